@@ -147,8 +147,8 @@ def keys():
     lines = ["salt: 00..1f", "places: 32 bytes 44", "records: 1000"]
     for key in ("alpha", "beta"):
         tag = table.tag(COUNTED, key.encode())
-        upper = table.place(said, tag) >> 24
-        lines.append(f"{key}: tag {tag.hex()}, place {upper:010x}..., record {table.bucket(said, tag)}")
+        upper = table.places(said, tag)[0] >> 24
+        lines.append(f"{key}: tag {tag.hex()}, place {upper:010x}..., record {table.buckets(said, tag)[0]}")
     return lines
 
 
@@ -190,11 +190,24 @@ def widths():
     lines = ["salt: 00..1f", "places: 32 bytes 44", f"widths: {said['widths']}, which is {WIDTHS.hex()}"]
     for key in ("alpha", "beta"):
         tag = table.tag(COUNTED, key.encode())
-        lines.append(f"{key}: unit {table.place(said, tag) * sum(WIDTHS) >> 64}, record {table.bucket(said, tag)}")
+        unit = table.places(said, tag)[0] * sum(WIDTHS) >> 64
+        lines.append(f"{key}: unit {unit}, record {table.buckets(said, tag)[0]}")
     said = {"entries": 25, "widths": said["widths"]}
     for index in (0, 9, 10, 24):
         record, number = table.row(said, index)
         lines.append(f"row {index} of 25: record {record}, number {number}")
+    return lines
+
+
+def copies():
+    said = {"records": 4, "copies": 3, "places": of(0x44).hex()}
+    lines = ["salt: 00..1f", "places: 32 bytes 44", "records: 4", "copies: 3"]
+    for key in ("alpha", "beta", "gamma"):
+        tag = table.tag(COUNTED, key.encode())
+        upper = " ".join(f"{place >> 24:010x}..." for place in table.places(said, tag))
+        records = table.buckets(said, tag)
+        held = " ".join(str(record) for record in dict.fromkeys(records))
+        lines.append(f"{key}: places {upper}, records {' '.join(map(str, records))}, held by {held}")
     return lines
 
 
@@ -505,6 +518,7 @@ EXAMPLES = {
     "keys": keys,
     "bucket": bucket,
     "widths": widths,
+    "copies": copies,
     "rows-per-record": rows_per_record,
     "key-forms": key_forms,
     "rows": rows,

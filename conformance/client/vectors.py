@@ -101,11 +101,20 @@ def check_keys():
 
 def check_fetch(name, protocol, fetch, contents):
     """Checks a fetch: one query for several records in different bins."""
-    queries, chosen, state = protocol.fetch(fetch["wanted"], Repeating(fetch["query"]))
+    queries, chosen, state = protocol.fetch([[index] for index in fetch["wanted"]], Repeating(fetch["query"]))
     assert chosen == fetch["chosen"], f"what {name} brings"
     assert [blake3.blake3(query).hexdigest() for query in queries] == fetch["queries_blake3"], f"the fetch of {name}"
     found = protocol.decode_fetch(state, [bytes.fromhex(answer) for answer in fetch["answers"]])
     assert found == {index: contents[index] for index in chosen}, f"the fetched records of {name}"
+
+
+def check_copies(name, protocol, copies):
+    """Checks the choice among the copies of entries."""
+    chosen = protocol.choose(copies["wanted"], Repeating(copies["query"]))
+    assert chosen == copies["chosen"], f"the copies that {name} brings"
+    # A later bin's record, if the query brings several copies of an entry.
+    holders = [next((record for record in reversed(chosen) if record in entry), None) for entry in copies["wanted"]]
+    assert holders == copies["holders"], f"the entries that {name} brings"
 
 
 # Further vectors: protocols with tables in bins, the protocols whose queries can contain their keys, and those with hints
@@ -137,3 +146,4 @@ def check_look_up(name):
     assert record.hex() == vector["record"] and record == contents[vector["index"]], f"the record of {name}"
     if "fetch" in vector:
         check_fetch(name, protocol, vector["fetch"], contents)
+        check_copies(name, protocol, vector["copies"])

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use spirea_backend::{BackendError, NaiveBackend, Observed, Observer, Operation};
 use spirea_conformance::{
     Content, Count, Setup, is_drawn, look_ups_agree, malformed_queries_are_refused, queries_share_nothing,
-    records_decode, setup, setup_prepared_by, slices, with_grid,
+    records_decode, setup, setup_of, setup_prepared_by, slices, with_grid,
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 use spirea_math::random::SecretRng;
-use spirea_protocols::Prepared;
 use spirea_protocols::choice::{Choice, KeyDelivery, Words};
+use spirea_protocols::keyword::{Bucket, Copies, KeyHash};
 use spirea_protocols::registry::{NAMES, ProtocolParams};
+use spirea_protocols::table::Fetched;
+use spirea_protocols::{Prepared, ProtocolError, Table, TableClient, TableKind};
 
 /// Protocols whose tables may have bins.
 const WITH_BINS: [&str; 3] = ["exppack-simple", "dpf-xor", "dpf-sum"];
@@ -311,4 +313,39 @@ fn bins_that_cannot_be_are_refused() {
     ] {
         assert!(with(wrong).is_err(), "{wrong:?}");
     }
+}
+
+/// Two servers whose copies of an entry differ, all with valid checksums. The client asks one copy
+/// and notices nothing. If this copy is damaged, it refuses.
+#[test]
+fn one_copy_of_an_entry_is_asked() {
+    const RECORDS: u64 = 40;
+    let table = Table { copies: Copies::Three, ..spirea_specimens::table(TableKind::Keyword, RECORDS, 60) };
+    let (boundaries, params) = (table.boundaries(), choose("dpf-xor", RECORDS, table.record_bytes(), 8));
+    let hash = KeyHash::new(&table.salt, b"key");
+    let places = boundaries.of_entry(&hash.tag);
+    assert_eq!(places.len(), 3, "the copies are in different records");
+    let sealed = |record: u64| {
+        let mut bucket = Bucket::default();
+        if places.contains(&record) {
+            bucket.push(&hash.tag, &record.to_le_bytes());
+        }
+        table.seal(record, &bucket.payload())
+    };
+    let records: Vec<_> = (0..RECORDS).map(sealed).collect();
+    let mut rng = SecretRng::from_os().unwrap();
+    let mut fetch = |records: Vec<Vec<u8>>| {
+        let servers = setup_of(&cpu(), &params, records);
+        let index = params.client(&[], &[], &mut rng).unwrap();
+        let client = TableClient::new(table.clone(), index).unwrap();
+        let (queries, state) = client.fetch_keys(&[b"key"], &mut rng).unwrap();
+        client.decode_fetch(state, &slices(&servers.answers(&[queries])[0]))
+    };
+    let found = fetch(records.clone()).unwrap();
+    let [Fetched::Value(value)] = &found[..] else { panic!("{found:?}") };
+    let asked = u64::from_le_bytes(value[..].try_into().unwrap());
+    assert!(places.contains(&asked), "{asked} of {places:?}");
+    let mut damaged = records;
+    damaged[asked as usize][3] ^= 1;
+    assert!(matches!(fetch(damaged), Err(ProtocolError::Corrupted)));
 }

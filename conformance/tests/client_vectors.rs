@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use spirea_conformance::{Content, setup, slices};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
-use spirea_protocols::Prepared;
 use spirea_protocols::choice::KeyDelivery;
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
+use spirea_protocols::{AnyIndexClient, Prepared};
 
 /// Seeds of the deterministic randomness of [`setup`]'s client, and of its query.
 const CLIENT_SEED: u64 = 11;
@@ -145,9 +146,22 @@ fn vector(name: &str, index: u64) -> String {
             "answers": hexes(&answers)
         });
         members.push(("fetch", fetch));
+        members.push(("copies", copies(&*setup.client)));
     }
     let lines: Vec<_> = members.iter().map(|(name, value)| format!("  {name:?}: {value}")).collect();
     format!("{{\n{}\n}}\n", lines.join(",\n"))
+}
+
+/// Returns a choice of records for entries with three copies each: more entries than bins, and two
+/// entries with the same records.
+fn copies(client: &dyn AnyIndexClient) -> Value {
+    let wanted = [[3, 39, 2], [20, 3, 3], [3, 39, 2], [3, 20, 2], [2, 20, 39], [8, 17, 25], [39, 3, 17]];
+    let bins = client.bins();
+    let mut rng = SecretRng::deterministic_for_tests(QUERY_SEED);
+    let chosen = bins.choose_copies(wanted.as_flattened(), Copies::Three, &mut rng).unwrap();
+    let holders = chosen.brought.iter().zip(chosen.holders.iter());
+    let holders: Vec<_> = holders.map(|(&brought, &holder)| brought.then_some(holder)).collect();
+    json!({ "wanted": wanted, "query": QUERY_SEED, "chosen": *chosen.records, "holders": holders })
 }
 
 #[test]

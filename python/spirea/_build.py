@@ -22,6 +22,7 @@ def build(
     protocol: str | None = None,
     rates: str | os.PathLike[str] | None = None,
     bins: int | None = None,
+    copies: Literal[1, 3] | None = None,
     security: Literal["standard", "conservative"] | None = None,
     prefer: Literal["time", "communication", "balance"] | None = None,
     set: str | None = None,
@@ -79,8 +80,9 @@ def build(
     snapshot keeps its protocol, and any other build is `auto`. If the size of the table does not settle the choice, `auto`
     measures this machine for some seconds, once: the cache folder keeps the rates. `rates` is a file of rates, written by
     `spirea plan --save-rates`, to use instead. `bins` divides a table of `exppack-simple`, `dpf-xor` or `dpf-sum` into bins;
-    one query then brings a record of each bin. The other arguments are the options of `spirea build`; an option that the
-    protocol does not use is refused.
+    one query then brings a record of each bin. With `copies=3`, a table with `key` and `bins` holds each entry in three
+    buckets, and is stored three times: a fetch then brings nearly all of 50 keys from 75 bins. The other arguments are the
+    options of `spirea build`; an option that the protocol does not use is refused.
 
     Raises `TableError` for an invalid table (`DuplicateKeyError` names the keys and their rows), `OptionError` for an invalid
     argument, and `BuildError` for any other failure. After a failure the target folder is unchanged.
@@ -107,6 +109,7 @@ def build(
         "protocol": protocol,
         "rates": None if rates is None else os.fspath(rates),
         "bins": bins,
+        "copies": copies,
         "security": security,
         "prefer": prefer,
         "set": set,

@@ -34,6 +34,7 @@ def plan(
     record_bytes: int | None = None,
     servers: int = 1,
     bins: int = 1,
+    copies: Literal[1, 3] = 1,
     qps: float | None = None,
     uplink: float = 5.0,
     downlink: float = 20.0,
@@ -49,8 +50,9 @@ def plan(
     """Returns the costs of each protocol for a table, one row for each protocol, like `spirea plan`: the recommendation, bytes
     of a query, an answer, keys and hint, memory, seconds of the server and of a look-up.
 
-    The table is that of a snapshot, or has `records` records of `record_bytes` bytes. `uplink` and `downlink` are in Mbit/s,
-    `memory` in bytes, `qps` in look-ups per second. Without `rates` the machine is measured first, which takes some seconds.
+    The table is that of a snapshot, or has `records` records of `record_bytes` bytes, each stored `copies` times. `uplink`
+    and `downlink` are in Mbit/s, `memory` in bytes, `qps` in look-ups per second. Without `rates` the machine is measured
+    first, which takes some seconds.
 
     The result is a data frame of the library `frame`. The default is the first of pandas, polars and pyarrow that is
     installed; without any of them, a list of dictionaries.
@@ -60,6 +62,7 @@ def plan(
     options: dict[str, Any] = {
         "servers": servers,
         "bins": bins,
+        "copies": copies,
         "qps": qps,
         "uplink": uplink,
         "downlink": downlink,
@@ -73,6 +76,7 @@ def plan(
         raise OptionError("give a snapshot, or records and record_bytes")
     if table is not None:
         options["snapshot"] = os.fspath(table)
+        del options["copies"]
     else:
         options |= {"records": records, "record_bytes": record_bytes}
     if rates is None:

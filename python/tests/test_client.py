@@ -223,6 +223,42 @@ def test_fetches_by_key(keyed_bins):
     assert asyncio.run(for_asyncio())[0] == "v1"
 
 
+@pytest.mark.parametrize(("protocol", "bins", "wanted"), [("dpf-xor", 75, 50), ("exppack-simple", 12, 6)])
+def test_copies_bring_nearly_all_keys(protocol, bins, wanted):
+    keys = [f"k{i}" for i in range(2000)]
+    rows = {"key": keys, "value": [f"v{i}" for i in range(2000)]}
+    snapshot = spirea.build(rows, key="key", protocol=protocol, bins=bins, copies=3, name="copies")
+    assert snapshot.manifest["snapshot"]["table"]["copies"] == 3 and snapshot.rows == 2000
+    parties = [0, 1] if protocol == "dpf-xor" else [None]
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(spirea.Server(snapshot, party=party)) for party in parties]
+        client = stack.enter_context(spirea.Client(servers))
+        asked = [*keys[7 :: 2000 // wanted][: wanted - 1], "nobody"]
+        fetched = client.fetch(asked)
+        # One in 270,000 lists of 50 keys has a key without a place.
+        assert fetched.dropped == 0
+        assert [value and value.text() for value in fetched] == [*(f"v{key[1:]}" for key in asked[:-1]), None]
+        assert client.get("k1").text() == "v1"
+    with pytest.raises(spirea.OptionError, match="copies 3 is for tables in bins"):
+        spirea.build(rows, key="key", protocol="hybrid", copies=3)
+
+
+def test_copies_in_a_table_that_is_built_in_partitions():
+    """The copies of an entry lie in several partitions of the builder's files, 16 MiB each."""
+    keys = [f"k{i}" for i in range(20_000)]
+    values = [f"v{i}".ljust(1000) for i in range(20_000)]
+    options = {"key": "key", "protocol": "dpf-xor", "bins": 75, "copies": 3}
+    snapshot = spirea.build({"key": keys, "value": values}, name="copies", **options)
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(spirea.Server(snapshot, party=party)) for party in (0, 1)]
+        client = stack.enter_context(spirea.Client(servers))
+        for first in range(0, 400, 40):
+            fetched = client.fetch(keys[first::400])
+            assert [value.text() for value in fetched] == values[first::400]
+    with pytest.raises(spirea.DuplicateKeyError, match='"k77" in rows 78, 20001;'):
+        spirea.build({"key": [*keys, "k77"], "value": [*values, "again"]}, **options)
+
+
 def test_threads_count_every_call(keyed_server, monkeypatch):
     added = spirea.Costs.__add__
 

@@ -36,6 +36,9 @@ def test_bins_and_two_servers(rates, pair):
     rows = spirea.plan(records=100_000, record_bytes=64, bins=100, servers=2, rates=rates, frame="dicts")
     [best] = [row for row in rows if row["recommended"]]
     assert best["protocol"] in ("dpf-xor", "dpf-sum") and best["bins"] == 100
+    copied = spirea.plan(records=100_000, record_bytes=64, bins=100, copies=3, servers=2, rates=rates, frame="dicts")
+    memory = [row["memory_bytes"] for row in (*rows, *copied) if row["protocol"] == "dpf-xor"]
+    assert 2.9 < memory[1] / memory[0] < 3.1
     snapshot = spirea.build({"v": ["a"] * 1000}, protocol="dpf-xor")
     assert spirea.plan(snapshot, rates=rates, frame="dicts")
 

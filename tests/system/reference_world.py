@@ -39,6 +39,8 @@ LONG_ROW = 30
 # Tables in bins: the protocol, the kind of table, and the number of bins.
 BINNED = (("dpf-xor", "rows", "7"), ("dpf-sum", "keyed", "4"), ("exppack-simple", "rows", "4"))
 IN_BINS = [of for of in BINNED if of[0] in SERVED]
+# The protocol with a table by key in bins, with three copies of each entry.
+COPIED = "dpf-xor"
 CHANGED = {"note": "changed", "size": "7"}
 
 
@@ -97,6 +99,8 @@ class Tables(Folder):
         """Publishes tables in bins, by index and by key. Their changes make a new base."""
         for protocol, kind, bins in IN_BINS:
             self.publish_table(f"{protocol}-bins", kind, kind, ["--protocol", protocol, "--bins", bins], [])
+        options = ["--protocol", COPIED, "--bins", "12", "--copies", "3"]
+        self.publish_table(f"{COPIED}-copies", "keyed", "keyed", options, [])
 
     def publish_table(self, name, file, kind, options, publishing):
         columns = ["--key", "key", "--value", "note", "size"] if kind == "keyed" else ["--value", "note"]
@@ -134,6 +138,7 @@ def served(spirea, path):
     }
     for protocol, _, _ in IN_BINS:
         repositories[parties(protocol)].append(f"repository-{protocol}-bins")
+    repositories[parties(COPIED)].append(f"repository-{COPIED}-copies")
     # A repository belongs to one process, so the other party has a copy.
     copies = tables.copied(repositories[2])
     with (

@@ -18,6 +18,11 @@ from system.reference_world import CHANGED, NAMES, ROWS, database, served, value
 KEYED = {"wanted": [{"keys": ["k17", "k1", "never"]}], "values": [[value(17), "17"], [*CHANGED.values()], "absent"]}
 ROWS_WANTED = {"wanted": [{"indices": [17, 2, ROWS]}], "values": [[value(17)], "absent", ["added"]]}
 BINS = {"wanted": [{"indices": [17, 1, 2]}, {"indices": [2]}], "values": [[value(17)], ["changed"], "dropped", "absent"]}
+# Keys with three copies each, one of them wanted twice.
+COPIES = {
+    "wanted": [{"keys": ["k17", "k1", "k17", "never"]}],
+    "values": [[value(17), "17"], [*CHANGED.values()], [value(17), "17"], "absent"],
+}
 # A table of more than one unit of `onion`, because a table of one unit needs no keys.
 LARGE = {"wanted": [{"indices": [170, 3]}], "values": [["170 " * 75], ["3 " * 75]]}
 # A visit that stores evaluation keys, and a second client that reuses them.
@@ -29,11 +34,12 @@ VISITS = {
     "simple-rows": ("simple", "simple-rows", ROWS_WANTED),
     "dpf-xor-rows": ("dpf-xor", "dpf-xor-rows", ROWS_WANTED),
     "dpf-xor-bins": ("dpf-xor", "dpf-xor-bins", BINS | {"fetch": True}),
+    "dpf-xor-copies": ("dpf-xor", "dpf-xor-copies", COPIES | {"fetch": True}),
 }
 # Visits of the short form: a hint; evaluation keys, which are stored; two servers. Their tables cover all code of tables.
-SHORT = ("simple-keyed", "hybrid-resumed", "dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins")
+SHORT = ("simple-keyed", "hybrid-resumed", "dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins", "dpf-xor-copies")
 # The quickest visits, in which values are kept marked instead of declassified.
-QUICK = ("dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins")
+QUICK = ("dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins", "dpf-xor-copies")
 
 
 @pytest.fixture(scope="module")

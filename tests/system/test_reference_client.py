@@ -153,6 +153,20 @@ def test_fetch_of_keys(world):
     assert keyed.fetch([b"never"]) == [None]
 
 
+def test_fetch_of_keys_with_copies(world):
+    """One query fetches several keys, each from one of three bins: changed, added, deleted and absent ones."""
+    client = Client(world.urls("dpf-xor"), "dpf-xor-copies", OsRandom(), options())
+    assert client.found.base.table["copies"] == 3 and client.found.base.protocol.bins == 12
+    expected = {"k17": [value(17).encode(), b"17"], "k1": [b"changed", b"7"], "k2": None, "new": [b"changed", b"7"]}
+    wanted = ["k17", "k1", "k2", "k17", "new", "never"]
+    for keys in (wanted, wanted[::-1]):
+        found = client.fetch([key.encode() for key in keys])
+        right = [expected.get(key) for key in keys]
+        # Five keys of twelve bins fit, except by a draw of places as rare as one in some thousand.
+        assert all(one in (it, DROPPED) for one, it in zip(found, right)) and found.count(DROPPED) <= 1
+    assert client.look_up([key.encode() for key in wanted]) == [expected.get(key) for key in wanted], "keys one by one"
+
+
 @pytest.mark.full
 def test_fetch_under_registered_keys(world):
     """One query of one secret fetches a value of each bin. A lie anywhere in the answer is refused."""

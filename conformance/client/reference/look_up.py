@@ -78,7 +78,7 @@ class Client:
         return [self.decode(*one) for one in answered]
 
     def fetch(self, keys=(), indices=()):
-        """Fetches values with one query, which brings one of each bin; DROPPED for a value whose bin an earlier one uses.
+        """Fetches values with one query, which brings one of each bin; DROPPED for a value whose bins earlier ones use.
 
         The records of all bins are verified, including dummies, so a server does not learn from a refusal which records were
         wanted (wire.md 13.7).
@@ -91,11 +91,12 @@ class Client:
         ]
         if part.protocol.keys:
             self.register()
-        queries, _, state = part.protocol.fetch([record for record, _ in wanted], self.rng)
+        queries, _, state = part.protocol.fetch([copies for copies, _ in wanted], self.rng)
         responses = self.exchange([[queries]], 1)
         records = part.protocol.decode_fetch(state, [response[0][0] for response in responses])
         payloads = {record: table.unseal(part.table, record, sealed) for record, sealed in records.items()}
-        return [self.brought(part, payloads.get(record), entry) for record, entry in wanted]
+        held = [next((payloads[record] for record in copies if record in payloads), None) for copies, _ in wanted]
+        return [self.brought(part, payload, entry) for payload, (_, entry) in zip(held, wanted)]
 
     def in_form(self, key):
         """Returns the normal form of a key (wire.md 5.11)."""
@@ -110,22 +111,22 @@ class Client:
 
     def ask(self, part, key, index):
         """Makes the queries of one look-up to one part. Also returns the state for decoding (wire.md 5.6, 6.1)."""
-        record, entry = self.place(part, key, index)
-        queries, state = part.protocol.query(record, self.rng)
-        return queries, (part, record, entry, state)
+        copies, entry = self.place(part, key, index)
+        queries, state = part.protocol.query(copies[0], self.rng)
+        return queries, (part, copies[0], entry, state)
 
     def place(self, part, key, index):
-        """Returns the record of a key or row in a part, and its entry in the record (wire.md 5.6, 6.1)."""
+        """Returns the records with the copies of a key or row in a part, and its entry in them (wire.md 5.6, 5.12, 6.1)."""
         if part.table["kind"] == "keyword":
             entry = table.tag(bytes.fromhex(part.table["salt"]), key)
-            record = table.bucket(part.table, entry)
-        elif self.beyond_base(index):
+            return table.buckets(part.table, entry), entry
+        if self.beyond_base(index):
             record, entry = table.row(part.table, 0)
         elif index < part.table["entries"]:
             record, entry = table.row(part.table, index)
         else:
             raise BadRequest(f"no such record: the table has records 0 to {part.table['entries'] - 1}")
-        return record, entry
+        return [record], entry
 
     def beyond_base(self, index):
         """True if only the delta can have the row; the base is then asked for row 0 (wire.md 6.3)."""

@@ -59,6 +59,10 @@ class Protocol:
         return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+# wire.md 13.7: most entries that move to other bins for a further one.
+MAX_MOVES = 12
+
+
 class InBins(Protocol):
     """Base class of the protocols whose tables may lie in bins: runs of records dealt to the bins in turn (wire.md 13.7)."""
 
@@ -79,21 +83,50 @@ class InBins(Protocol):
         return (turn * self.bin_count + bin_number) * self.run + within
 
     def choose(self, wanted, rng):
-        """Chooses a record of each bin that has records: the first wanted one in the bin, or a dummy (wire.md 13.7)."""
-        for index in wanted:
+        """Chooses a record of each bin that has records: one of the copies of a wanted entry, or a dummy (wire.md 13.7).
+
+        `wanted` has the records of each entry's copies.
+        """
+        for index in (index for entry in wanted for index in entry):
             if not 0 <= index < self.grid.records:
                 raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
-        first = {self.bin_of(index): index for index in reversed(wanted)}
+        assigned = {}
+        for entry, bin_number in self.assign(wanted).items():
+            assigned[bin_number] = next(index for index in wanted[entry] if self.bin_of(index) == bin_number)
         chosen = []
         for bin_number in range(self.bin_count):
             # A single bin with a wanted record needs no dummy.
             draws = self.bin_count > 1 or not wanted
             place = int(rng.words(1)[0]) * self.records_of(bin_number) >> 64 if draws else 0
-            chosen.append(first.get(bin_number, self.record(bin_number, place)))
+            chosen.append(assigned.get(bin_number, self.record(bin_number, place)))
         return chosen
 
+    def assign(self, wanted):
+        """Returns the bin of each entry that has one, by the entry's number (wire.md 13.7)."""
+        bins = [{self.bin_of(index) for index in entry} for entry in wanted]
+        own = {}
+        for entry in range(len(wanted)):
+            if wanted[entry] in wanted[:entry]:
+                continue
+            # Number m of the list has the bins that are free after at most m moves.
+            freed = [set(range(self.bin_count)) - set(own.values())]
+            for _ in range(min(MAX_MOVES, entry)):
+                freed.append(freed[-1] | {taken for other, taken in own.items() if bins[other] & freed[-1]})
+            waiting = entry
+            while waiting is not None:
+                reached = [m for m, free in enumerate(freed) if bins[waiting] & free]
+                if not reached:
+                    break
+                taken = min(bins[waiting] & freed[reached[0]])
+                other = next((other for other, its in own.items() if its == taken), None)
+                own[waiting] = taken
+                if other is not None:
+                    del own[other]
+                waiting = other
+        return own
+
     def query(self, index, rng):
-        queries, _, state = self.fetch([index], rng)
+        queries, _, state = self.fetch([[index]], rng)
         return queries, (index, state)
 
     def decode(self, state, answers):

@@ -12,11 +12,13 @@ from .errors import Malformed, Unverified
 from .streams import take_length
 
 TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 16
-# wire.md 5.8: most widths in bytes, and in characters of base64.
-MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
+# wire.md 5.8: most widths in bytes, of a table with one copy of each entry and with several, and most characters of base64.
+MAX_WIDTHS, MAX_WIDTHS_OF_COPIES, MAX_WIDTHS_TEXT = 65536, 1 << 21, 2796204
 # wire.md 5.9.
 MAX_ROWS_PER_RECORD = 4096
 MAX_FIELDS = 4096
+# wire.md 5.12: copies of each entry, if there are several.
+COPIES = 3
 # wire.md 4.4.
 MIN_KEY_QUERIES, MAX_KEY_QUERIES = 64, 1024
 # wire.md 4.4: most levels, most roots, and most characters of the roots in base64.
@@ -29,7 +31,7 @@ MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
 
 def check(table):
     """Checks a table's members (wire.md 4.4)."""
-    optional = {"proofs", "widths", "rows_per_record", "max_value_bytes", "key_queries", "types", "key_form"}
+    optional = {"proofs", "widths", "rows_per_record", "max_value_bytes", "key_queries", "types", "key_form", "copies"}
     others = set(table) - optional
     if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
         raise Malformed("the table has other members than those of its kind")
@@ -45,6 +47,8 @@ def check(table):
             raise Malformed("the table's widths are not those of its records")
     elif table["kind"] == "index" and -(-table["entries"] // in_record) != table["records"]:
         raise Malformed("an index table without widths has rows_per_record rows in each record")
+    if "copies" in table and (table["copies"] != COPIES or table["kind"] != "keyword"):
+        raise Malformed("the table's copies are out of range, or it has no keys")
     if not MIN_KEY_QUERIES <= table.get("key_queries", MAX_KEY_QUERIES) <= MAX_KEY_QUERIES:
         raise Malformed("the table's key_queries is out of range")
     forms.check(table)
@@ -68,9 +72,11 @@ def tag(salt, key):
     return keyed(salt, b"spirea key v2", key).digest(length=TAG_BYTES)
 
 
-def place(table, key_tag):
-    """Returns the place of a tag, a number of 64 bits (wire.md 5.6)."""
-    return int.from_bytes(keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8), "big")
+def places(table, key_tag):
+    """Returns the places of a tag's copies, numbers of 64 bits (wire.md 5.6, 5.12)."""
+    copies = table.get("copies", 1)
+    hashed = keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8 * copies)
+    return [int.from_bytes(hashed[8 * i : 8 * i + 8], "big") for i in range(copies)]
 
 
 def widths(table):
@@ -80,16 +86,18 @@ def widths(table):
         found = base64.b64decode(text, validate=True) if len(text) <= MAX_WIDTHS_TEXT else b""
     except binascii.Error as error:
         raise Malformed("the widths are no base64") from error
-    if ("widths" in table and not 1 <= len(found) <= MAX_WIDTHS) or 0 in found:
+    most = MAX_WIDTHS_OF_COPIES if "copies" in table else MAX_WIDTHS
+    if ("widths" in table and not 1 <= len(found) <= most) or 0 in found:
         raise Malformed("the widths are out of range")
     return found
 
 
-def bucket(table, key_tag):
-    """Returns the bucket of a tag (wire.md 5.6, 5.8)."""
+def buckets(table, key_tag):
+    """Returns the buckets of a tag's copies (wire.md 5.6, 5.8, 5.12)."""
     of_widths = widths(table)
-    unit = place(table, key_tag) * (sum(of_widths) or table["records"]) >> 64
-    return bisect_right(list(accumulate(of_widths)), unit) if of_widths else unit
+    units = [place * (sum(of_widths) or table["records"]) >> 64 for place in places(table, key_tag)]
+    ends = list(accumulate(of_widths))
+    return [bisect_right(ends, unit) for unit in units] if of_widths else units
 
 
 def row(table, index):

@@ -53,7 +53,7 @@ class Server:
 
     def config(self, version=None):
         """Fetches the configuration, of a version if given (wire.md 2.3)."""
-        return self._retrying("/config" + (f"?version={version.hex()}" if version else ""), limit=5 << 20)
+        return self._retrying("/config" + (f"?version={version.hex()}" if version else ""), limit=17 << 20)
 
     def hint(self, blake3_of_hint, length):
         """Fetches and verifies a hint (wire.md 2.4)."""

@@ -154,12 +154,14 @@ fn finish(
 /// values in different bins, for a value that is dropped, and for no value.
 pub fn from_bins(servers: &mut dyn Servers) {
     let (even, wide) = ((TableKind::Index, Spread::Even), (TableKind::Index, Spread::Wide));
-    fetches("dpf-xor", &[even, wide, (TableKind::Keyword, Spread::Even)], servers);
+    let [keyed, copied] = [Spread::Even, Spread::Copied].map(|spread| (TableKind::Keyword, spread));
+    fetches("dpf-xor", &[even, wide, keyed, copied], servers);
 }
 
 /// Fetches several values at once from one server, like [`from_bins`].
 pub fn from_packed_bins(servers: &mut dyn Servers) {
-    fetches("exppack-simple", &[(TableKind::Keyword, Spread::Even)], servers);
+    let tables = [Spread::Even, Spread::Copied].map(|spread| (TableKind::Keyword, spread));
+    fetches("exppack-simple", &tables, servers);
 }
 
 fn fetches(protocol: &str, tables: &[(TableKind, Spread)], servers: &mut dyn Servers) {

@@ -1,6 +1,6 @@
 //! Small tables, by key and by position.
 
-use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
+use spirea_protocols::keyword::{Bucket, Copies, KeyHash};
 use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::rows::push_row;
@@ -39,6 +39,8 @@ pub enum Spread {
     Wide,
     /// Records of two rows each.
     Several,
+    /// Buckets of equal width, with three copies of each entry.
+    Copied,
 }
 
 /// Makes a table of `kind`, with `proof_levels` levels of proofs if given.
@@ -57,6 +59,7 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         payload_bytes: 1,
         salt,
         places,
+        copies: if spread == Spread::Copied { Copies::Three } else { Copies::One },
         widths,
         rows_per_record: (spread == Spread::Several).then_some(2),
         max_value_bytes: None,
@@ -71,13 +74,14 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
     let mut rows = vec![Vec::new(); records as usize];
     for i in 0..size.values {
         let value = value(i, size);
-        match places {
-            Some(places) => {
+        match kind {
+            TableKind::Keyword => {
                 let tag = KeyHash::new(&salt, &key(i)).tag;
-                let bucket = boundaries.of_place(EntryPlace::new(&places, &tag));
-                buckets[bucket as usize].push(&tag, &value);
+                for bucket in boundaries.of_entry(&tag) {
+                    buckets[bucket as usize].push(&tag, &value);
+                }
             }
-            None => push_row(&mut rows[boundaries.of_row(i) as usize], Some(&value)),
+            TableKind::Index => push_row(&mut rows[boundaries.of_row(i) as usize], Some(&value)),
         }
     }
     let payloads: Vec<_> = if of_keys { buckets.iter().map(Bucket::payload).collect() } else { rows };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spirea_backend::{NaiveBackend, Share};
 use spirea_math::random::SecretRng;
 use spirea_protocols::delta::Change;
-use spirea_protocols::keyword::{Bucket, TAG_BYTES, entries, find};
+use spirea_protocols::keyword::{Bucket, Copies, TAG_BYTES, entries, find};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::rows::{push_row, rows};
@@ -129,6 +129,7 @@ fn tables() -> [Table; 2] {
         payload_bytes: 40 + proofs.bytes(),
         salt: [9; 32],
         places: None,
+        copies: Copies::One,
         widths: None,
         rows_per_record: None,
         max_value_bytes: None,

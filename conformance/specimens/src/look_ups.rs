@@ -1,10 +1,14 @@
 use spirea_backend::Residence;
 use spirea_math::random::SecretRng;
-use spirea_protocols::table::LookupState;
-use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, TableClient};
+use spirea_protocols::keyword::{TAG_BYTES, entries};
+use spirea_protocols::table::{Fetched, LookupState};
+use spirea_protocols::{Prepared, PreparedKeys, ProtocolError, Query, Responder, TableClient};
 use spirea_store::Snapshot;
 
 use crate::snapshots::BACKEND;
+
+/// A tag with its value.
+pub type Entry = ([u8; TAG_BYTES], Vec<u8>);
 
 /// Client and servers of a snapshot.
 pub struct LookUps {
@@ -34,12 +38,36 @@ impl LookUps {
         Self { client, servers, keys, rng }
     }
 
-    fn ask(&self, (queries, state): (Vec<Vec<u8>>, LookupState)) -> Result<Option<Vec<u8>>, ProtocolError> {
+    fn answers(&self, queries: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let mut answers = Vec::new();
-        for (server, bytes) in self.servers.iter().zip(&queries) {
+        for (server, bytes) in self.servers.iter().zip(queries) {
             answers.extend(server.answer(&[Query { bytes, keys: self.keys.as_ref() }])?);
         }
-        self.client.decode(state, &answers.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        Ok(answers)
+    }
+
+    fn ask(&self, (queries, state): (Vec<Vec<u8>>, LookupState)) -> Result<Option<Vec<u8>>, ProtocolError> {
+        self.client.decode(state, &slices(&self.answers(&queries)?))
+    }
+
+    /// Fetches the values of keys with one query for a record of each bin.
+    ///
+    /// # Errors
+    /// Those of the client and the servers.
+    pub fn fetch(&mut self, keys: &[&[u8]]) -> Result<Vec<Fetched<Vec<u8>>>, ProtocolError> {
+        let (queries, state) = self.client.fetch_keys(keys, &mut self.rng)?;
+        self.client.decode_fetch(state, &slices(&self.answers(&queries)?))
+    }
+
+    /// Returns the entries of a bucket: tags with values.
+    ///
+    /// # Errors
+    /// Those of the client and the servers.
+    pub fn bucket(&mut self, record: u64) -> Result<Vec<Entry>, ProtocolError> {
+        let Prepared { queries, state } = self.client.index().query(record, &mut self.rng)?;
+        let sealed = self.client.index().decode(state, &slices(&self.answers(&queries)?))?;
+        let payload = self.client.table().unseal(record, &sealed)?;
+        entries(payload).map(|entry| entry.map(|(tag, value)| (*tag, value.to_vec()))).collect()
     }
 
     /// Looks up the value of a key.
@@ -66,4 +94,9 @@ impl LookUps {
         let fields = self.client.table().split_fields(&value).unwrap();
         fields.into_iter().map(|field| String::from_utf8(field).unwrap()).collect()
     }
+}
+
+/// Borrows answers, for a client.
+fn slices(answers: &[Vec<u8>]) -> Vec<&[u8]> {
+    answers.iter().map(Vec::as_slice).collect()
 }

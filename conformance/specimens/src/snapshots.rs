@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use spirea_backend::{Backend, Residence};
 use spirea_cpu::CpuBackend;
 use spirea_protocols::choice::Choice;
-use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
+use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash};
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
@@ -60,6 +60,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
         salt,
         places: (kind == TableKind::Keyword).then_some(places),
+        copies: Copies::One,
         widths: None,
         rows_per_record: None,
         max_value_bytes: None,

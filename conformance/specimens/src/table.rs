@@ -1,3 +1,4 @@
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::{Table, TableKind};
 
 /// Returns a table with as many entries as records, one field called `value`, and no proofs. Its
@@ -10,6 +11,7 @@ pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
         payload_bytes,
         salt: [0; 32],
         places: (kind == TableKind::Keyword).then_some([1; 32]),
+        copies: Copies::One,
         widths: None,
         rows_per_record: None,
         max_value_bytes: None,

@@ -3,7 +3,7 @@
 use spirea_normalise::{form, normalised};
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{self, Grid, Spread};
-use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
+use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash};
 use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::rows::push_row;
@@ -20,6 +20,7 @@ pub fn examples() -> Vec<Example> {
         ("keys", keys()),
         ("bucket", bucket()),
         ("widths", widths()),
+        ("copies", copies()),
         ("rows-per-record", rows_per_record()),
         ("key-forms", key_forms()),
         ("rows", rows()),
@@ -105,7 +106,7 @@ fn widths() -> Vec<String> {
     let key = |key: &str| {
         let hash = KeyHash::new(&COUNTED, key.as_bytes());
         let unit = EntryPlace::new(&[0x44; 32], &hash.tag).part(widths.units());
-        format!("{key}: unit {unit}, record {}", of_keys.bucket(&hash).unwrap())
+        format!("{key}: unit {unit}, record {}", of_keys.buckets(&hash).unwrap()[0])
     };
     let row = |row: u64| {
         let record = of_rows.of_row(row);
@@ -117,6 +118,25 @@ fn widths() -> Vec<String> {
         [0, 9, 10, 24].map(row).into(),
     ]
     .concat()
+}
+
+fn copies() -> Vec<String> {
+    let places = Some([0x44; 32]);
+    let table = Table { places, copies: Copies::Three, ..spirea_specimens::table(TableKind::Keyword, 4, 8) };
+    let key = |key: &str| {
+        let hash = KeyHash::new(&COUNTED, key.as_bytes());
+        let places = EntryPlace::of_copies(&[0x44; 32], &hash.tag, table.copies);
+        let upper = places.map(|place| format!("{:010x}...", place.part(1 << 40)));
+        let [records, held] =
+            [table.buckets(&hash).unwrap().to_vec(), table.boundaries().of_entry(&hash.tag)].map(listed);
+        format!("{key}: places {}, records {records}, held by {held}", upper.collect::<Vec<_>>().join(" "))
+    };
+    let said = ["salt: 00..1f", "places: 32 bytes 44", "records: 4", "copies: 3"].map(String::from);
+    said.into_iter().chain(["alpha", "beta", "gamma"].map(key)).collect()
+}
+
+fn listed(records: Vec<u64>) -> String {
+    records.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn rows_per_record() -> Vec<String> {

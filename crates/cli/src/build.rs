@@ -96,15 +96,20 @@ impl Options {
     /// Returns the protocol to build, or the planner that chooses it. `tell` receives a line before
     /// the machine is measured.
     pub fn decide(&self, tell: fn(&str)) -> anyhow::Result<Decision> {
-        // The build refuses to replace anything but a snapshot.
-        let former = self.overwrite.then(|| Snapshot::open(&self.out).ok()).flatten();
+        let former = self.former();
         let former = former.as_ref().map(|former| &former.manifest().protocol);
         self.protocol.decide(former, self.threads, tell)
+    }
+
+    /// Returns the snapshot to replace. The build refuses to replace anything else.
+    fn former(&self) -> Option<Snapshot> {
+        self.overwrite.then(|| Snapshot::open(&self.out).ok()).flatten()
     }
 
     /// Returns the options for building `input` with this protocol.
     pub fn build_options(&self, input: Input, protocol: Protocol) -> anyhow::Result<BuildOptions> {
         let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
+        let former = self.former();
         Ok(BuildOptions {
             duplicates: self.on_duplicate,
             name: self.name.clone(),
@@ -114,6 +119,7 @@ impl Options {
             types: self.forms.types(),
             key_form: self.forms.key_form(),
             key_queries: self.protocol.key_queries,
+            copies: self.protocol.copies(former.as_ref().map(|former| &former.manifest().table)),
             expected_rows: self.expect_rows,
             apple: self.audience.apple(),
             overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },

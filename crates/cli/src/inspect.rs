@@ -8,7 +8,7 @@ use serde::Serialize;
 use spirea_console::output::{bytes, print_line};
 use spirea_console::status::Status;
 use spirea_protocols::choice::KeyDelivery;
-use spirea_protocols::keyword::FALSE_MATCH_LOG2;
+use spirea_protocols::keyword::{Copies, FALSE_MATCH_LOG2};
 use spirea_protocols::parameters::{Claim, Failure, FirstFold, Stored};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::ProtocolParams;
@@ -127,8 +127,12 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ),
         TableKind::Keyword => {
             format!(
-                "by key, in {} buckets; an absent key is found with probability below 2^{FALSE_MATCH_LOG2}",
-                table.records
+                "by key, in {} buckets{}; an absent key is found with probability below 2^{FALSE_MATCH_LOG2}",
+                table.records,
+                match table.copies {
+                    Copies::One => String::new(),
+                    copies => format!(", {copies} copies of each"),
+                }
             )
         }
     };

@@ -9,8 +9,10 @@ use spirea_backend::PANEL_ROWS;
 use spirea_console::output::{bytes, explained, seconds};
 use spirea_console::threads::Threads;
 use spirea_dpf::PrfKind;
+use spirea_protocols::Table;
 use spirea_protocols::choice::{HintForm, KeyDelivery, Preference, QueryForm, SecurityLevel};
 use spirea_protocols::dpf::Words;
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::planner::{Figures, Needs, Recommendation};
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
@@ -78,6 +80,12 @@ pub struct ProtocolOptions {
     /// with the number of bins. Such a table has no deltas: changes make a new base.
     #[arg(help_heading = "Parameters", long)]
     bins: Option<usize>,
+    /// Copies of each entry of a table with keys and bins, 1 or 3, each in a bucket of its own.
+    /// With three, one query brings nearly all of 50 keys from 75 bins, instead of 37; the table is
+    /// stored three times. Without it 1, but a snapshot that is replaced (--overwrite) keeps its
+    /// number.
+    #[arg(help_heading = "Parameters", long, value_name = "1|3")]
+    copies: Option<Copies>,
     /// Maximum number of queries that a client sends under one set of registered keys, 64 to 1024;
     /// 1024 by default. A shorter life reveals less when an answer is refused, and links fewer
     /// queries; clients upload keys more often.
@@ -254,6 +262,13 @@ impl ProtocolOptions {
         }
     }
 
+    /// Returns the copies of each entry: the given number, or that of the replaced table, whose
+    /// protocol stays too.
+    pub fn copies(&self, former: Option<&Table>) -> Copies {
+        let kept = former.filter(|_| self.protocol.is_none()).map(|table| table.copies);
+        self.copies.or(kept).unwrap_or_default()
+    }
+
     /// Returns the protocol that the planner recommends.
     fn planned(&self, threads: Threads, tell: fn(&str)) -> anyhow::Result<Decision> {
         let given = PARTICULAR.iter().filter(|option| (option.is_given)(self)).map(|option| option.flag);
@@ -315,14 +330,10 @@ impl ProtocolOptions {
 
     /// Refuses options that the protocol does not use.
     fn refuse_unused(&self, choice: &Choice) -> anyhow::Result<()> {
-        ensure!(
-            self.rates.is_none(),
-            "--rates is for --protocol auto: leave it away with {}",
-            choice.protocol
-        );
+        ensure!(self.rates.is_none(), "--rates is for --protocol auto: omit it with {}", choice.protocol);
         ensure!(
             self.queries.is_none() || choice.keys == KeyDelivery::PerQuery,
-            "--queries is the form of queries that bring their keys: add --keys per-query, or leave it away"
+            "--queries is the form of queries that bring their keys: add --keys per-query, or omit it"
         );
         ProtocolParams::check(choice)?;
         // A sample table suffices, since a protocol uses the same options for every table. With
@@ -342,7 +353,7 @@ impl ProtocolOptions {
                     KeyDelivery::PerQuery => " with --keys per-query",
                 };
                 bail!(
-                    "{flag} is for {}, and {}{way} has no use for it: leave it away, or name another protocol",
+                    "{flag} is for {}, and {}{way} has no use for it: omit it, or name another protocol",
                     users.join(", "),
                     choice.protocol
                 );

@@ -5,13 +5,20 @@
 //! random record, a dummy, which only the client can tell from a wanted record. If two wanted
 //! records lie in one bin, the query retrieves the first; the second is dropped, and the client is
 //! told.
+//!
+//! If each entry has copies in several records, the client may retrieve any of them, so that fewer
+//! entries are dropped (a probabilistic batch code).
+
+mod assignment;
 
 use spirea_math::Divisor;
 use spirea_math::random::SecretRng;
 use spirea_math::secret::declassify;
 use zeroize::Zeroizing;
 
+use self::assignment::Assignment;
 use crate::ProtocolError;
+use crate::keyword::Copies;
 use crate::oblivious::{above, equal, select};
 use crate::steps::check::check_index;
 
@@ -29,7 +36,10 @@ pub struct Bins {
 pub struct Chosen {
     /// The record of each bin, in the order of the bins: a wanted record or a dummy.
     pub records: Zeroizing<Vec<u64>>,
-    /// For each wanted record, in the order of the list: true if `records` contains it.
+    /// For each wanted entry, in the order of the list: the record of `records` that holds it, or
+    /// any of its records if it is not brought.
+    pub holders: Zeroizing<Vec<u64>>,
+    /// For each wanted entry, in the order of the list: true if `records` contains a record of it.
     pub brought: Vec<bool>,
 }
 
@@ -97,26 +107,50 @@ impl Bins {
     /// # Errors
     /// [`ProtocolError::BadRequest`] if there is no such record.
     pub fn choose(&self, wanted: &[u64], rng: &mut SecretRng) -> Result<Chosen, ProtocolError> {
+        self.choose_copies(wanted, Copies::One, rng)
+    }
+
+    /// Chooses a record of each bin like [`Bins::choose`], for entries with several copies.
+    /// `wanted` has the records of the first entry's copies, then those of the second, and so on.
+    /// Entries earlier in the list come first. An entry is brought if any of its records is.
+    ///
+    /// # Errors
+    /// See [`Bins::choose`].
+    pub fn choose_copies(
+        &self,
+        wanted: &[u64],
+        copies: Copies,
+        rng: &mut SecretRng,
+    ) -> Result<Chosen, ProtocolError> {
         wanted.iter().try_for_each(|&index| check_index(index, self.records))?;
+        let number = copies.number();
         // A single bin takes the first wanted record and needs no dummy.
         let has_dummies = self.count > 1 || wanted.is_empty();
         let bins = Zeroizing::new(wanted.iter().map(|&index| self.bin_of(index)).collect::<Vec<_>>());
-        let mut brought = Zeroizing::new(vec![0; wanted.len()]);
+        // With one copy, the first wanted record in a bin takes it.
+        let assignment = (copies != Copies::One).then(|| Assignment::new(wanted, &bins, number, self.count));
+        let mut holders = Zeroizing::new(wanted.iter().copied().step_by(number).collect::<Vec<_>>());
+        let mut brought = Zeroizing::new(vec![0; holders.len()]);
         let mut records = Zeroizing::new(Vec::with_capacity(self.count as usize));
         for bin in 0..self.count {
             let place = if has_dummies { below(self.bin_records(bin), rng) } else { 0 };
             let mut record = self.record(bin, place);
             let mut taken = 0;
-            for ((&index, &of_index), brought) in wanted.iter().zip(bins.iter()).zip(brought.iter_mut()) {
-                let inside = equal(of_index, bin);
-                record = select(inside & !taken, index, record);
-                taken |= inside;
-                *brought |= inside & equal(index, record);
+            for (i, (&index, &of_index)) in wanted.iter().zip(bins.iter()).enumerate() {
+                let may = assignment.as_ref().map_or(u64::MAX, |it| it.is_in(i / number, bin));
+                let takes = equal(of_index, bin) & may & !taken;
+                record = select(takes, index, record);
+                taken |= takes;
+            }
+            for (i, &index) in wanted.iter().enumerate() {
+                let holds = equal(index, record);
+                holders[i / number] = select(holds, index, holders[i / number]);
+                brought[i / number] |= holds;
             }
             records.push(record);
         }
         let told = |&brought: &u64| declassify(brought, "the application is told what is dropped") != 0;
-        Ok(Chosen { records, brought: brought.iter().map(told).collect() })
+        Ok(Chosen { records, holders, brought: brought.iter().map(told).collect() })
     }
 
     /// Returns the record of bin `bin` from `records`, the concatenated records of all bins, of
@@ -206,6 +240,37 @@ mod tests {
                 prop_assert_eq!(chosen.records[bin as usize], first);
             }
             prop_assert!(bins.choose(&[records], &mut SecretRng::deterministic_for_tests(1)).is_err());
+        }
+
+        #[test]
+        fn an_entry_is_brought_if_any_of_its_copies_is(
+            records in 1u64..300,
+            run in 1u64..20,
+            count in 1u64..90,
+            wanted in proptest::collection::vec(any::<[u64; 3]>(), 0..40),
+        ) {
+            let bins = Bins::dealt(records, run, count);
+            let wanted: Vec<u64> = wanted.into_iter().flatten().map(|index| index % records).collect();
+            let rng = &mut SecretRng::deterministic_for_tests(count);
+            let chosen = bins.choose_copies(&wanted, Copies::Three, rng).unwrap();
+            bins.check(&chosen.records).unwrap();
+            for ((copies, holder), &brought) in
+                wanted.chunks_exact(3).zip(chosen.holders.iter()).zip(&chosen.brought)
+            {
+                prop_assert!(copies.contains(holder));
+                prop_assert_eq!(brought, copies.iter().any(|index| chosen.records.contains(index)));
+                prop_assert!(!brought || chosen.records.contains(holder));
+                // An entry with a free bin is never dropped.
+                let asked = |index: &u64| {
+                    let record = chosen.records[bins.bin_of(*index) as usize];
+                    wanted.contains(&record)
+                };
+                prop_assert!(brought || copies.iter().all(asked));
+            }
+            // One entry is always brought.
+            for copies in wanted.chunks_exact(3) {
+                prop_assert!(bins.choose_copies(copies, Copies::Three, rng).unwrap().brought[0]);
+            }
         }
 
         #[test]

@@ -5,7 +5,7 @@
 //! writes is refused, so every change is detected. The hash is the snapshot's version.
 
 use serde::{Deserialize, Serialize};
-use spirea_protocols::keyword::TAG_BYTES;
+use spirea_protocols::keyword::{Copies, TAG_BYTES};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{ProtocolError, Table, TableKind, Version};
@@ -16,7 +16,7 @@ use crate::time;
 /// Version of the format that this software reads and writes.
 pub const FORMAT: u32 = 3;
 /// Maximum size of a manifest, in bytes.
-pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// Name of the manifest's file.
 pub const MANIFEST_FILE: &str = "manifest.json";
 /// Name of the matrix's file.
@@ -218,6 +218,9 @@ impl Manifest {
         if self.protocol.record_bytes() != self.table.record_bytes() {
             return wrong("the table and the protocol's parameters differ in record_bytes".into());
         }
+        if self.table.copies != Copies::One && self.protocol.bins() == 1 {
+            return wrong("a table with several copies of its entries must have bins".into());
+        }
         if self.server.is_some() != (self.protocol.server_bytes() > 0) {
             return wrong("server must be there if and only if the protocol keeps something".into());
         }
@@ -284,10 +287,11 @@ impl Manifest {
         files.into_iter().chain([apple_tables.as_ref()]).flatten()
     }
 
-    /// Returns the ratio of the bytes of all payloads to the bytes of their content.
+    /// Returns the ratio of the bytes of all payloads to the bytes of their content, all copies
+    /// counted.
     pub fn padding(&self) -> f64 {
-        self.table.records as f64 * self.table.payload_bytes as f64
-            / self.statistics.entry_bytes.max(1) as f64
+        let content = self.statistics.entry_bytes.max(1) as f64 * self.table.copies.number() as f64;
+        self.table.records as f64 * self.table.payload_bytes as f64 / content
     }
 
     /// Returns the ratio of the bytes of the matrix to the bytes of all tags and values.

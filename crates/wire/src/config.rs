@@ -7,8 +7,8 @@ pub use crate::proto::DatabaseState;
 use crate::{FORMAT, Lengths, Limits, Version, WireError, check_format, hash, proto};
 
 /// Maximum bytes of a configuration or a list of databases. A configuration has a base and a delta.
-/// Each has a manifest of at most 1 MiB, and a second copy of the manifest's table and parameters.
-pub const MAX_CONFIG_BYTES: u64 = 5 << 20;
+/// Each has a manifest of at most 4 MiB, and a second copy of the manifest's table and parameters.
+pub const MAX_CONFIG_BYTES: u64 = 17 << 20;
 
 const CONFIG: &str = "configuration";
 const LIST: &str = "list of databases";

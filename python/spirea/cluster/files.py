@@ -25,7 +25,7 @@ GROUPS = "matrix.groups"
 _PIECE = 16 << 20
 """Bytes of one fetch, which is noted when it is complete."""
 _PARALLEL = 8
-_SMALL = 1 << 20
+_SMALL = 4 << 20
 """Most bytes of a file that is read whole: a manifest, a signature or a note."""
 NOTES = "fetched.txt"
 """File that lists the fetched pieces."""

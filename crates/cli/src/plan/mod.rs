@@ -14,6 +14,7 @@ use spirea_console::status::Status;
 use spirea_console::threads::Threads;
 use spirea_protocols::Table;
 use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 use spirea_protocols::table::MOST_KEY_QUERIES;
@@ -111,6 +112,10 @@ pub struct Options {
     /// record from each bin.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     bins: usize,
+    /// Copies of each entry of a table with keys and --bins, 1 or 3: the table is stored so many
+    /// times.
+    #[arg(help_heading = "Needs", long, value_name = "1|3", default_value_t, conflicts_with = "snapshot")]
+    copies: Copies,
     /// Also show what a look-up of Apple's clients sends and receives, without a prediction of the
     /// server's time.
     #[arg(help_heading = "Needs", long = "for", value_enum, value_name = "CLIENTS")]
@@ -154,7 +159,10 @@ impl Options {
             Some((table, Statistics { value_bytes, longest_value_bytes, .. })) => {
                 (table.entries, *value_bytes, *longest_value_bytes)
             }
-            None => (*records, records.saturating_mul(bytes), bytes),
+            None => {
+                let rows = self.records.unwrap_or(*records);
+                (rows, rows.saturating_mul(bytes), bytes)
+            }
         };
         ApplePlan::new(keywords, value_bytes, longest).map(Some)
     }
@@ -167,10 +175,14 @@ impl Options {
             "--uplink, --downlink, --lookups and --qps must be above 0"
         );
         anyhow::ensure!((1..=2).contains(&self.servers), "--servers must be 1 or 2");
+        anyhow::ensure!(
+            self.copies == Copies::One || self.bins > 1,
+            "--copies 3 is for tables in bins: add --bins, or omit it"
+        );
         let table = self.table()?;
         let (records, record_bytes) = match &table {
             Some((table, _)) => (table.records, table.record_bytes()),
-            None => self.records.zip(self.file.record_bytes).context(
+            None => self.stored_records()?.zip(self.file.record_bytes).context(
                 "say which table to plan for: --records NUMBER --record-bytes SIZE, --input FILE, or --snapshot FOLDER; such as `spirea plan --records 1e6 --record-bytes 256`",
             )?,
         };
@@ -180,6 +192,14 @@ impl Options {
             "{records} records of {record_bytes} bytes: no protocol takes a table so large, on whatever machine; split it"
         );
         Ok(Wanted { records, record_bytes, table })
+    }
+
+    /// Returns --records times the copies of each.
+    fn stored_records(&self) -> anyhow::Result<Option<u64>> {
+        let stored = |records: u64| {
+            records.checked_mul(self.copies.number() as u64).context("--records times --copies is too large")
+        };
+        self.records.map(stored).transpose()
     }
 
     fn needs(&self) -> Needs {
@@ -213,6 +233,7 @@ impl Options {
         let options = BuildOptions {
             duplicates: self.on_duplicate,
             proving: self.proofs,
+            copies: self.copies,
             ..BuildOptions::of(Input::Files(self.file.files(&self.input)?), selection, folder.path())
         };
         Ok(Some(survey(&options, folder.path(), &Bars::new())?))
@@ -330,6 +351,9 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     } else {
         if let Some((table, _)) = &wanted.table {
             print_line(&format!("records: {}, of {} values", explain_records(table), table.entries))?;
+        }
+        if options.copies != Copies::One {
+            print_line(&format!("copies: {}, each in a bucket of its own", options.copies))?;
         }
         if options.bins > 1 {
             print_line(&format!("bins: {}, and a query brings a record of each", options.bins))?;

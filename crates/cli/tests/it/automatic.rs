@@ -99,7 +99,7 @@ fn options_of_the_choice_are_refused_where_they_have_no_meaning() {
         (&["--rates", "none.json"], "none.json: "),
         (
             &["--rates", RATES[1], "--protocol", "simple"],
-            "--rates is for --protocol auto: leave it away with simple",
+            "--rates is for --protocol auto: omit it with simple",
         ),
     ] {
         let said = refusal(folder.path(), &[&build[..], options].concat());

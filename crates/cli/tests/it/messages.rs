@@ -223,13 +223,11 @@ fn options_that_a_protocol_does_not_use_are_refused_and_named() {
     let build = ["build", "--input", "d.csv", "--key", "a", "--value", "b", "--out", "u", "--protocol"];
     for (protocol, options, users, user) in cases {
         let flag = options[options.len().saturating_sub(2)];
-        let message = format!(
-            "{flag} is for {users}, and {user} has no use for it: leave it away, or name another protocol"
-        );
+        let message =
+            format!("{flag} is for {users}, and {user} has no use for it: omit it, or name another protocol");
         assert_eq!(said(folder.path(), &[&build[..], &[protocol], options].concat()), message);
     }
-    let brought =
-        "--queries is the form of queries that bring their keys: add --keys per-query, or leave it away";
+    let brought = "--queries is the form of queries that bring their keys: add --keys per-query, or omit it";
     assert_eq!(said(folder.path(), &[&build[..], &["hybrid", "--queries", "whole"]].concat()), brought);
     let auto = "--protocol auto, the default, chooses the parameters of one server too: leave --prf away, or name a protocol";
     assert_eq!(said(folder.path(), &[&build[..], &["auto", "--prf", "aes-128"]].concat()), auto);

@@ -97,7 +97,7 @@ impl Questions {
                     if kind == TableKind::Keyword {
                         "by key: name its column"
                     } else {
-                        "by position: leave it away"
+                        "by position: omit it"
                     }
                 );
                 source.tables(first, others, seed)?

@@ -3,14 +3,17 @@
 use std::ops::Range;
 
 use super::Table;
-use super::keyword::EntryPlace;
+use super::keyword::{Copies, EntryPlace, TAG_BYTES};
 
 /// Map between entries and records. Its time and memory accesses depend on the entry, so clients
-/// use [`Table::bucket`] instead.
+/// use [`Table::buckets`] instead.
 #[derive(Clone, Debug)]
 pub struct Boundaries {
     records: u64,
     entries: u64,
+    /// Hash key of places, if the table has keys.
+    places: Option<[u8; 32]>,
+    copies: Copies,
     /// Rows in each record, if the table has no widths.
     rows_in_record: u64,
     widths: Option<WidthEnds>,
@@ -32,6 +35,39 @@ impl Boundaries {
             Some(ends) => behind(&ends.places, place.part(ends.units)),
             None => place.part(self.records),
         }
+    }
+
+    /// Returns true if the copy at this place of the entry with this tag is the one that its record
+    /// holds: a record holds one copy of an entry, the first.
+    ///
+    /// # Panics
+    /// If the table has no keys.
+    pub fn is_held(&self, place: EntryPlace, tag: &[u8; TAG_BYTES]) -> bool {
+        self.copies == Copies::One || {
+            let record = self.of_place(place);
+            self.places_of(tag).find(|&copy| self.of_place(copy) == record) == Some(place)
+        }
+    }
+
+    /// Returns the records with the entry of this tag, each once. The entry is counted in the first
+    /// of them, that of its first place.
+    ///
+    /// # Panics
+    /// If the table has no keys.
+    pub fn of_entry(&self, tag: &[u8; TAG_BYTES]) -> Vec<u64> {
+        let mut records = Vec::with_capacity(self.copies.number());
+        for place in self.places_of(tag) {
+            let record = self.of_place(place);
+            if !records.contains(&record) {
+                records.push(record);
+            }
+        }
+        records
+    }
+
+    fn places_of(&self, tag: &[u8; TAG_BYTES]) -> impl Iterator<Item = EntryPlace> + use<> {
+        let places = self.places.as_ref().expect("the table has keys");
+        EntryPlace::of_copies(places, tag, self.copies)
     }
 
     /// Returns the record with a row.
@@ -70,8 +106,8 @@ impl Table {
             places: widths.ends().collect(),
             rows: widths.row_ends(self.entries).collect(),
         });
-        let Self { records, entries, .. } = *self;
-        Boundaries { records, entries, rows_in_record: self.rows_in_record(), widths }
+        let Self { records, entries, places, copies, .. } = *self;
+        Boundaries { records, entries, places, copies, rows_in_record: self.rows_in_record(), widths }
     }
 }
 
@@ -79,7 +115,7 @@ impl Table {
 mod tests {
     use super::*;
     use crate::TableKind;
-    use crate::keyword::{KeyHash, TAG_BYTES};
+    use crate::keyword::KeyHash;
     use crate::layout::Widths;
     use proptest::prelude::*;
 
@@ -91,6 +127,7 @@ mod tests {
             payload_bytes: 8,
             salt: [0; 32],
             places: (kind == TableKind::Keyword).then_some([1; 32]),
+            copies: Copies::One,
             widths: None,
             rows_per_record: None,
             max_value_bytes: None,
@@ -105,19 +142,29 @@ mod tests {
     proptest! {
         #[test]
         fn who_builds_a_table_and_who_asks_it_agree_on_the_bucket(
-            widths in proptest::collection::vec(1u8.., 1..60), tags: Vec<[u8; TAG_BYTES]>, more in 0u64..500, uneven: bool,
+            widths in proptest::collection::vec(1u8.., 1..60), tags: Vec<[u8; TAG_BYTES]>, more in 0u64..500, uneven: bool, copied: bool,
         ) {
             let widths = Widths::new(widths).unwrap();
             let (records, entries) = (widths.count() as u64, widths.units() + more);
             let table = Table {
                 widths: uneven.then(|| widths.clone()),
+                copies: if copied { Copies::Three } else { Copies::One },
                 ..table(TableKind::Keyword, entries, records)
             };
             table.validate().unwrap();
             let boundaries = table.boundaries();
             for tag in tags {
-                let bucket = boundaries.of_place(EntryPlace::new(&[1; 32], &tag));
-                prop_assert_eq!(table.bucket(&KeyHash { tag }), Some(bucket));
+                let places = EntryPlace::of_copies(&[1; 32], &tag, table.copies);
+                let buckets: Vec<u64> = places.map(|place| boundaries.of_place(place)).collect();
+                let asked = table.buckets(&KeyHash { tag }).unwrap();
+                prop_assert_eq!(&asked[..], &buckets[..]);
+                let holders = boundaries.of_entry(&tag);
+                prop_assert_eq!(holders[0], buckets[0]);
+                prop_assert!(buckets.iter().all(|bucket| holders.contains(bucket)));
+                let distinct: std::collections::HashSet<_> = buckets.iter().collect();
+                prop_assert_eq!(holders.len(), distinct.len());
+                let places = EntryPlace::of_copies(&[1; 32], &tag, table.copies);
+                prop_assert_eq!(places.filter(|&place| boundaries.is_held(place, &tag)).count(), holders.len());
             }
             if uneven {
                 for row in 0..entries {

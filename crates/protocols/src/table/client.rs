@@ -24,15 +24,20 @@ pub struct TableClient {
 /// Client's state of a look-up: secrets, which stay in place until they are erased.
 pub struct LookupState(FetchState);
 
-/// A wanted entry and its record.
+/// A wanted entry and the records with its copies.
 struct Wanted {
-    record: Zeroizing<u64>,
+    records: Zeroizing<Vec<u64>>,
     entry: WantedEntry,
 }
 
 impl Wanted {
-    fn new(record: u64, entry: WantedEntry) -> Box<Self> {
-        Box::new(Self { record: Zeroizing::new(record), entry })
+    fn new(records: Zeroizing<Vec<u64>>, entry: WantedEntry) -> Box<Self> {
+        Box::new(Self { records, entry })
+    }
+
+    /// Creates a wanted entry of a table by position, which has one copy of each.
+    fn of_row(record: u64, entry: WantedEntry) -> Box<Self> {
+        Self::new(Zeroizing::new(vec![record]), entry)
     }
 }
 
@@ -94,11 +99,11 @@ impl TableClient {
 
     fn entry_of_key(&self, key: &[u8]) -> Result<Box<Wanted>, ProtocolError> {
         let hash = KeyHash::new(&self.table.salt, key);
-        let bucket = self
+        let buckets = self
             .table
-            .bucket(&hash)
+            .buckets(&hash)
             .ok_or_else(|| ProtocolError::BadRequest("this table has no keys: look up by index".into()))?;
-        Ok(Wanted::new(bucket, WantedEntry::Tagged(Zeroizing::new(hash.tag))))
+        Ok(Wanted::new(buckets, WantedEntry::Tagged(Zeroizing::new(hash.tag))))
     }
 
     /// Makes a query for each party for the value at `index`.
@@ -121,7 +126,7 @@ impl TableClient {
         }
         let Table { entries, widths, rows_per_record, .. } = &self.table;
         let (record, rank) = match (widths, rows_per_record) {
-            (None, None) => return Ok(Wanted::new(index, WantedEntry::Row)),
+            (None, None) => return Ok(Wanted::of_row(index, WantedEntry::Row)),
             (Some(widths), _) => {
                 check_index(index, *entries)?;
                 widths.row(index, *entries)
@@ -131,7 +136,7 @@ impl TableClient {
                 divide(index, *rows)
             }
         };
-        Ok(Wanted::new(record, WantedEntry::RowOfBucket(Zeroizing::new(rank))))
+        Ok(Wanted::of_row(record, WantedEntry::RowOfBucket(Zeroizing::new(rank))))
     }
 
     fn query(

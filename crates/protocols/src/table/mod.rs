@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use spirea_math::secret::declassify;
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 mod boundaries;
 mod client;
@@ -25,7 +26,7 @@ pub use self::boundaries::Boundaries;
 pub use self::client::{FetchState, Fetched, LookupState, TableClient};
 pub use self::fields::{FieldType, join_fields};
 pub use self::key_form::{KeyForm, KeyStep};
-use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES};
+use self::keyword::{Copies, EntryPlace, KeyHash, MAX_ENTRIES};
 use self::layout::Widths;
 use self::proof::{Hash, Proofs, Tree};
 use self::rows::{push_row, rows};
@@ -49,6 +50,9 @@ pub const LEAST_KEY_QUERIES: u64 = 1 << 6;
 /// Maximum number of rows in a record of an index table without widths. It equals the number of
 /// bytes in a ring's unit, because a row takes at least one byte.
 pub const MAX_ROWS_PER_RECORD: u32 = 1 << 12;
+
+/// Maximum number of buckets with widths of a table with one copy of each entry.
+const MAX_WIDTHS_WITHOUT_COPIES: usize = 1 << 16;
 
 /// Kind of look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +83,9 @@ pub struct Table {
     /// Hash key of the entries' places ([`EntryPlace`]), if the table has keys; public.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
     pub places: Option<[u8; 32]>,
+    /// Number of copies of each entry, if the table has keys.
+    #[serde(default, skip_serializing_if = "Copies::is_one")]
+    pub copies: Copies,
     /// Units of places or rows that each bucket covers. Without widths, all buckets of places are
     /// equally wide, and each record has `rows_per_record` rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,6 +152,9 @@ impl Table {
             Some(widths) if widths.count() as u64 != self.records => {
                 return wrong("widths must be those of its records");
             }
+            Some(widths) if self.copies == Copies::One && widths.count() > MAX_WIDTHS_WITHOUT_COPIES => {
+                return wrong("widths must be those of at most 65536 buckets in a table without copies");
+            }
             Some(widths) if self.kind == TableKind::Index && self.entries < widths.units() => {
                 return wrong("widths must not have more units than there are rows");
             }
@@ -166,6 +176,9 @@ impl Table {
         }
         if self.places.is_some() != (self.kind == TableKind::Keyword) {
             return wrong("places must be there if and only if the table has keys");
+        }
+        if self.copies != Copies::One && self.kind == TableKind::Index {
+            return wrong("copies belong to tables with keys");
         }
         if self.key_queries.is_some_and(|queries| !(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES).contains(&queries))
         {
@@ -206,14 +219,16 @@ impl Table {
         self.key_queries.unwrap_or(MOST_KEY_QUERIES)
     }
 
-    /// Returns the record with the entry of a secret key; `None` if the table is looked up by
+    /// Returns the records with the copies of a secret key's entry, in the order of the copies: as
+    /// many as copies, even if two lie in the same record. `None` if the table is looked up by
     /// position.
-    pub fn bucket(&self, hash: &KeyHash) -> Option<u64> {
-        let place = EntryPlace::new(self.places.as_ref()?, &hash.tag);
-        Some(match &self.widths {
+    pub fn buckets(&self, hash: &KeyHash) -> Option<Zeroizing<Vec<u64>>> {
+        let bucket = |place: EntryPlace| match &self.widths {
             Some(widths) => widths.bucket(place.part(widths.units())),
             None => place.part(self.records),
-        })
+        };
+        let places = EntryPlace::of_copies(self.places.as_ref()?, &hash.tag, self.copies);
+        Some(Zeroizing::new(places.map(bucket).collect()))
     }
 
     /// Seals record `index` with this payload, in a table without proofs.
@@ -377,6 +392,7 @@ mod tests {
             payload_bytes,
             salt: [9; 32],
             places: Some([8; 32]),
+            copies: Copies::One,
             widths: None,
             rows_per_record: None,
             max_value_bytes: None,
@@ -474,6 +490,7 @@ mod tests {
             Table { key_queries: Some(LEAST_KEY_QUERIES), ..keyed.clone() },
             Table { key_queries: Some(MOST_KEY_QUERIES), ..keyed.clone() },
             table(4096, 40),
+            Table { copies: Copies::Three, ..keyed.clone() },
             Table { types: vec![FieldType::Integer], ..keyed.clone() },
             Table { key_form: Some(hex.clone()), ..keyed.clone() },
         ];
@@ -497,6 +514,7 @@ mod tests {
             (table(4097, 40), "fields"),
             (Table { types: vec![FieldType::Integer; 2], ..keyed.clone() }, "types"),
             (Table { key_form: Some(hex.clone()), ..indexed(8) }, "key_form belongs"),
+            (Table { copies: Copies::Three, ..indexed(8) }, "copies belong"),
             (
                 Table { key_form: Some(KeyForm { region: Some("CH".into()), ..hex }), ..keyed.clone() },
                 "region",

@@ -10,6 +10,9 @@
 //! hint, the seed is drawn anew and everything is recomputed, so that content chosen against a
 //! public matrix affects one base at most.
 //!
+//! An entry with several copies changes in every record that holds one, and is counted in the
+//! first.
+//!
 //! Records with inclusion proofs are always rebuilt: a changed record is part of the proofs of all
 //! records under its root, so a few changes affect nearly all proofs.
 
@@ -21,8 +24,9 @@ use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::delta::{Change, index_key};
-use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, entries, entry_bytes};
+use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::table::Boundaries;
 use spirea_protocols::{ChangedRecord, PatchedFiles, ProtocolError, Table, TableKind};
 
 use super::draft::{Computed, Draft};
@@ -79,7 +83,7 @@ impl Edits {
             return Ok(None);
         }
         let boundaries = table.boundaries();
-        let touched = by_record(table, changes.iter());
+        let touched = by_record(table, &boundaries, changes.iter());
         if touched.len() as u64 * STAYING > table.records {
             return Ok(None);
         }
@@ -89,7 +93,10 @@ impl Edits {
             let old = file.read(index)?;
             let payload = unseal(base, index, &old)?;
             let changed = match table.kind {
-                TableKind::Keyword => edits.bucket(table, payload, changes)?,
+                TableKind::Keyword => {
+                    let is_first = |hash: &KeyHash| boundaries.of_entry(&hash.tag)[0] == index;
+                    edits.bucket(table, payload, changes, is_first)?
+                }
                 TableKind::Index => edits.rows(table, boundaries.rows(index), payload, changes)?,
             };
             if changed.len() > table.payload_bytes {
@@ -105,32 +112,36 @@ impl Edits {
     }
 
     /// Returns the payload of a bucket with its changes. Entries keep their positions if possible,
-    /// so that fewer bytes change.
+    /// so that fewer bytes change. `is_first` returns true for the entries that are counted in this
+    /// bucket.
     fn bucket(
         &mut self,
         table: &Table,
         payload: &[u8],
         changes: Vec<(&[u8], Change<'_>)>,
+        is_first: impl Fn(&KeyHash) -> bool,
     ) -> Result<Vec<u8>, ProtocolError> {
         let mut values = entries(payload).collect::<Result<Vec<_>, _>>()?;
-        let tags: Vec<_> = changes.iter().map(|(key, _)| KeyHash::new(&table.salt, key).tag).collect();
-        for (new, (_, change)) in tags.iter().zip(&changes) {
-            let place = values.iter().position(|(tag, _)| *tag == new);
-            if let Some(place) = place {
-                self.count_out(values[place].1.len(), entry_bytes);
+        let hashes: Vec<_> = changes.iter().map(|(key, _)| KeyHash::new(&table.salt, key)).collect();
+        for (hash, (_, change)) in hashes.iter().zip(&changes) {
+            let place = values.iter().position(|(tag, _)| **tag == hash.tag);
+            if is_first(hash) {
+                if let Some(place) = place {
+                    self.count_out(values[place].1.len(), entry_bytes);
+                    self.entries -= 1;
+                }
+                if let Change::Put(value) = change {
+                    self.count_in(value.len(), entry_bytes);
+                    self.entries += 1;
+                }
             }
             match (place, change) {
                 (Some(place), Change::Put(value)) => values[place].1 = value,
-                (None, Change::Put(value)) => values.push((new, value)),
+                (None, Change::Put(value)) => values.push((&hash.tag, value)),
                 (Some(place), Change::Delete) => {
                     values.remove(place);
-                    self.entries -= 1;
                 }
                 (None, Change::Delete) => {}
-            }
-            if let Change::Put(value) = change {
-                self.count_in(value.len(), entry_bytes);
-                self.entries += u64::from(place.is_none());
             }
         }
         let mut bucket = Bucket::default();
@@ -171,19 +182,21 @@ impl Edits {
     }
 }
 
-/// Groups changes by the record of the base that holds their key.
+/// Groups changes by the records of the base that hold their key.
 fn by_record<'c>(
     table: &Table,
+    boundaries: &Boundaries,
     changes: impl Iterator<Item = (&'c [u8], Change<'c>)>,
 ) -> BTreeMap<u64, Vec<(&'c [u8], Change<'c>)>> {
-    let boundaries = table.boundaries();
     let mut touched = BTreeMap::<_, Vec<_>>::new();
     for (key, change) in changes {
-        let record = match &table.places {
-            Some(places) => boundaries.of_place(EntryPlace::new(places, &KeyHash::new(&table.salt, key).tag)),
-            None => boundaries.of_row(row_of(key)),
+        let records = match table.kind {
+            TableKind::Keyword => boundaries.of_entry(&KeyHash::new(&table.salt, key).tag),
+            TableKind::Index => vec![boundaries.of_row(row_of(key))],
         };
-        touched.entry(record).or_default().push((key, change));
+        for record in records {
+            touched.entry(record).or_default().push((key, change));
+        }
     }
     touched
 }
@@ -216,12 +229,16 @@ pub(crate) fn values_with(
         count(before.get(key).is_some_and(|change| is_put(&change)), change);
     }
     let mut file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
-    for (index, changes) in by_record(table, anew.into_iter()) {
+    let boundaries = table.boundaries();
+    for (index, changes) in by_record(table, &boundaries, anew.into_iter()) {
         let record = file.read(index)?;
         let tags = entries(unseal(base, index, &record)?).map(|entry| entry.map(|(tag, _)| *tag));
         let tags = tags.collect::<Result<HashSet<_>, _>>()?;
         for (key, change) in &changes {
-            count(tags.contains(&KeyHash::new(&table.salt, key).tag), change);
+            let tag = KeyHash::new(&table.salt, key).tag;
+            if boundaries.of_entry(&tag)[0] == index {
+                count(tags.contains(&tag), change);
+            }
         }
     }
     Ok(values + gained - lost)
@@ -329,7 +346,8 @@ fn rebuild<B: ProtocolBackend>(
             TableKind::Keyword => entries(payload).try_for_each(|entry| {
                 let (tag, value) = entry?;
                 let hash = KeyHash { tag: *tag };
-                match by_hash.contains_key(&hash) {
+                let is_first = boundaries.of_entry(tag)[0] == index;
+                match by_hash.contains_key(&hash) || !is_first {
                     true => Ok(()),
                     false => collector.push(Some(&hash), Some(value), place),
                 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
+use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{Sizes, Table, TableKind, delta};
@@ -191,6 +191,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         payload_bytes: shape.payload_bytes,
         salt,
         places: Some(shape.places),
+        copies: Copies::One,
         widths: None,
         rows_per_record: None,
         max_value_bytes: None,

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
 use spirea_protocols::Table;
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
 use crate::error::IoContext;
@@ -57,6 +58,7 @@ pub fn build<B: ProtocolBackend>(
     let (name, created) = (options.name()?, time::created()?);
     if let Protocol::Named(choice) = &options.protocol {
         ProtocolParams::check(choice)?;
+        check_copies(options, choice)?;
     }
     let draws = options.draws();
     if let Some(apple) = &options.apple {
@@ -123,6 +125,15 @@ fn lay_out<C>(
     Ok((choice, planned, input))
 }
 
+/// Refuses several copies of entries in a table without bins.
+fn check_copies(options: &BuildOptions, choice: &Choice) -> Result<(), StoreError> {
+    if options.copies == Copies::One || choice.bins > 1 {
+        return Ok(());
+    }
+    let detail = "--copies 3 is for tables in bins: add --bins, or omit it";
+    Err(StoreError::BadOption(detail.into()))
+}
+
 /// Chooses the protocol. Also decides whether to include proofs, unless the options decide it.
 fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), StoreError> {
     let (records, record_bytes) = rows.records(options.proving.unwrap_or(Proving::Omit));
@@ -130,6 +141,7 @@ fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), Stor
         Protocol::Named(choice) => choice.clone(),
         Protocol::Chosen(chooser) => chooser.choose(records, record_bytes)?,
     };
+    check_copies(options, &choice)?;
     let needed =
         Proving::needed(records, |records| ProtocolParams::choose(&choice, [0; 32], records, record_bytes));
     Ok((choice, options.proving.unwrap_or(needed)))

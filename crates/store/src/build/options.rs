@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use spirea_apple::Set;
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::registry::Choice;
 use spirea_protocols::table::{FieldType, KeyForm, MAX_VALUE_BYTES};
 
@@ -153,6 +154,8 @@ pub struct BuildOptions {
     pub key_form: Option<KeyForm>,
     /// Maximum number of queries under one set of registered keys, 64 to 1024; 1024 if `None`.
     pub key_queries: Option<u64>,
+    /// Copies of each entry of a table with keys; three need a protocol with bins.
+    pub copies: Copies,
     /// Number of rows that the input must have, if known.
     pub expected_rows: Option<ExpectedRows>,
     /// Tables of the same data for Apple's clients, if any.
@@ -190,6 +193,7 @@ impl BuildOptions {
             types: Vec::new(),
             key_form: None,
             key_queries: None,
+            copies: Copies::One,
             expected_rows: None,
             apple: None,
             overwrite: Overwrite::default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
+use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
 use spirea_protocols::layout::{Cut, Framing, Lengths, Loads, SPARSE, Shape, rows_per_record};
 use spirea_protocols::parameters::Stored;
 use spirea_protocols::proof::Tree;
@@ -42,12 +42,19 @@ enum Spooled {
 impl Spooled {
     /// Returns the loads of at most `units` equal parts. For keyed rows, the range of places is
     /// divided; otherwise, the row numbers are divided.
-    fn loads(&mut self, units: u64, places: &[u8; 32], rows: u64) -> Result<Loads, StoreError> {
+    fn loads(
+        &mut self,
+        units: u64,
+        places: &[u8; 32],
+        copies: Copies,
+        rows: u64,
+    ) -> Result<Loads, StoreError> {
         match self {
             Self::Keyed(entries) => {
                 let mut loads = Loads::new(units);
                 entries.scan(|hash, bytes| {
-                    loads.add(EntryPlace::new(places, &hash.tag).part(units), entry_bytes(bytes))
+                    EntryPlace::of_copies(places, &hash.tag, copies)
+                        .for_each(|place| loads.add(place.part(units), entry_bytes(bytes)));
                 })?;
                 Ok(loads)
             }
@@ -66,9 +73,9 @@ impl Spooled {
     }
 
     /// Sorts the rows into the order of their records.
-    fn order(self, places: [u8; 32], layout: &Layout) -> Result<Ordered, StoreError> {
+    fn order(self, places: [u8; 32], copies: Copies, layout: &Layout) -> Result<Ordered, StoreError> {
         Ok(match (self, layout) {
-            (Self::Keyed(entries), _) => Ordered::Keyed(entries.place(places)?),
+            (Self::Keyed(entries), _) => Ordered::Keyed(entries.place(places, copies)?),
             (Self::Indexed(values), Layout::Rows { in_record: 1, .. }) => Ordered::Rows(values),
             (Self::Indexed(values), _) => Ordered::BucketsOfRows(values),
         })
@@ -140,8 +147,9 @@ enum Layout {
 
 impl Layout {
     /// Chooses the layout for values of these lengths.
-    fn choose(kind: TableKind, lengths: &Lengths, proving: Proving) -> Self {
-        let framing = framing(kind, proving);
+    fn choose(kind: TableKind, lengths: &Lengths, proving: Proving, copies: Copies) -> Self {
+        let framing = framing(kind, proving, copies);
+        let lengths = &lengths.repeated(copies.number() as u64);
         let bytes: u64 = lengths.iter().map(|(bytes, count)| framing.entry(bytes) as u64 * count).sum();
         let longest = framing.entry(lengths.longest());
         let padded = lengths.values() as f64 * longest as f64;
@@ -177,9 +185,9 @@ impl Layout {
 }
 
 /// Returns the overhead of buckets of a table of this kind.
-fn framing(kind: TableKind, proving: Proving) -> Framing {
+fn framing(kind: TableKind, proving: Proving, copies: Copies) -> Framing {
     match kind {
-        TableKind::Keyword => Framing::keyed(proving.bytes_of()),
+        TableKind::Keyword => Framing::copied(copies, proving.bytes_of()),
         TableKind::Index => Framing::of_rows(proving.bytes_of()),
     }
 }
@@ -332,8 +340,7 @@ impl Rows {
     /// Returns the number and size of the records that [`Rows::plan`] would choose; the final
     /// number of buckets may be slightly higher.
     pub(super) fn records(&self, proving: Proving) -> (u64, usize) {
-        let Summary { kind, lengths, statistics, .. } = &self.summary;
-        Layout::choose(*kind, lengths, proving).records(statistics.rows, proving)
+        self.summary.layout(&self.summary.lengths, proving).records(self.summary.statistics.rows, proving)
     }
 
     /// Chooses the records and their size, and refuses duplicate keys; hashes the records if they
@@ -345,21 +352,21 @@ impl Rows {
         progress: &dyn Progress,
     ) -> Result<Planned, StoreError> {
         let Self { mut spooled, mut summary } = self;
-        let (kind, entries) = (summary.kind, summary.statistics.rows);
+        let (kind, entries, copies) = (summary.kind, summary.statistics.rows, summary.schema.copies);
         summary.weigh_longest(proving);
-        let layout = Layout::choose(kind, &summary.lengths, proving);
+        let layout = summary.layout(&summary.lengths, proving);
         progress.update(Phase::Plan, 0, entries);
         let places = draws.places()?;
         let (payload_bytes, widths) = match &layout {
             Layout::Rows { payload_bytes, .. } => (*payload_bytes, None),
             Layout::Buckets(shape) => {
-                let loads = spooled.loads(shape.units(), &places, entries)?;
-                let Cut { payload_bytes, widths } = loads.cut(shape, &framing(kind, proving));
+                let loads = spooled.loads(shape.units(), &places, copies, entries)?;
+                let Cut { payload_bytes, widths } = loads.cut(shape, &framing(kind, proving, copies));
                 (payload_bytes, Some(widths))
             }
         };
         progress.update(Phase::Plan, entries, entries);
-        let mut ordered = spooled.order(places, &layout)?;
+        let mut ordered = spooled.order(places, copies, &layout)?;
         if let Ordered::Keyed(partitions) = &ordered {
             summary.refuse_duplicates(partitions)?;
         }
@@ -377,6 +384,7 @@ impl Rows {
             payload_bytes,
             salt: summary.salt,
             places: (kind == TableKind::Keyword).then_some(places),
+            copies,
             widths,
             rows_per_record,
             max_value_bytes: Some(summary.limit.of_table(summary.lengths.longest())),
@@ -422,11 +430,16 @@ impl Summary {
         }
     }
 
+    /// Chooses the layout of a table whose entries have values of these lengths.
+    fn layout(&self, lengths: &Lengths, proving: Proving) -> Layout {
+        Layout::choose(self.kind, lengths, proving, self.schema.copies)
+    }
+
     /// Stores in the statistics the record size that the table would have without its longest
     /// values.
     fn weigh_longest(&mut self, proving: Proving) {
         let kept = self.lengths.without_longest(LONGEST_SHARE);
-        let layout = Layout::choose(self.kind, &kept, proving);
+        let layout = self.layout(&kept, proving);
         self.statistics.without_longest = Some(WithoutLongest {
             longest_value_bytes: kept.longest() as u64,
             record_bytes: layout.records(kept.values(), proving).1 as u64,
@@ -438,7 +451,10 @@ impl Summary {
         // salt.
         let (mut repeated, mut count) = (BTreeMap::new(), 0);
         for partition in partitions {
-            for same in partition.entries()?.chunk_by(|a, b| a.hash == b.hash) {
+            let mut entries = partition.entries()?;
+            // Each entry has one first copy, in one of the partitions.
+            entries.retain(|entry| entry.copy == 0);
+            for same in entries.chunk_by(|a, b| a.hash == b.hash) {
                 if let [_, second, ..] = same {
                     count += 1;
                     let rows = same.iter().map(|entry| entry.row).take(RepeatedKey::NAMED).collect();
@@ -505,7 +521,8 @@ impl<'b> BucketFiller<'b> {
         Self { bucket: Bucket::default(), current: 0, boundaries, buckets }
     }
 
-    /// Adds the next entry, after completing the buckets before its own.
+    /// Adds the next copy of an entry, after completing the buckets before its own. A bucket takes
+    /// one copy of each entry.
     pub(super) fn push(
         &mut self,
         place: EntryPlace,
@@ -514,7 +531,9 @@ impl<'b> BucketFiller<'b> {
         take: &mut Taker<'_>,
     ) -> Result<(), StoreError> {
         self.advance(self.boundaries.of_place(place), take)?;
-        self.bucket.push(tag, value);
+        if self.boundaries.is_held(place, tag) {
+            self.bucket.push(tag, value);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use spirea_protocols::Table;
+use spirea_protocols::keyword::Copies;
 use spirea_protocols::table::{FieldType, KeyForm};
 
 use super::options::BuildOptions;
@@ -17,14 +18,15 @@ pub(super) struct Schema {
     pub types: Vec<FieldType>,
     pub key_form: Option<KeyForm>,
     pub key_queries: Option<u64>,
+    pub copies: Copies,
 }
 
 impl Schema {
     /// Creates the schema of the table that is built from `source`.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] for a type of a field that does not exist, or for a form of keys
-    /// of a table without keys.
+    /// [`StoreError::BadOption`] for a type of a field that does not exist, or for a form or copies
+    /// of keys of a table without keys.
     pub(super) fn new(
         options: &BuildOptions,
         selection: &Selection,
@@ -41,6 +43,9 @@ impl Schema {
         if options.key_form.is_some() && selection.key.is_none() {
             return bad("--normalise belongs to tables with keys: name their column with --key".into());
         }
+        if options.copies != Copies::One && selection.key.is_none() {
+            return bad("--copies belongs to tables with keys: name their column with --key".into());
+        }
         let mut types = source.types();
         if types.is_empty() && !options.types.is_empty() {
             types = vec![FieldType::Text; fields.len()];
@@ -49,7 +54,8 @@ impl Schema {
             let place = fields.iter().position(|field| field == name).expect("it was found");
             types[place] = *kind;
         }
-        Ok(Self { fields, types, key_form: options.key_form.clone(), key_queries: options.key_queries })
+        let BuildOptions { key_queries, copies, .. } = *options;
+        Ok(Self { fields, types, key_form: options.key_form.clone(), key_queries, copies })
     }
 
     /// Returns the schema of an existing table.
@@ -59,6 +65,7 @@ impl Schema {
             types: table.types.clone(),
             key_form: table.key_form.clone(),
             key_queries: table.key_queries,
+            copies: table.copies,
         }
     }
 

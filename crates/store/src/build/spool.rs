@@ -11,7 +11,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::slice::ParallelSliceMut;
-use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
+use spirea_protocols::keyword::{Copies, EntryPlace, KeyHash, TAG_BYTES};
 
 use crate::StoreError;
 use crate::error::IoContext;
@@ -156,7 +156,7 @@ impl KeyedEntries {
         let folder = self.folder.join("kept");
         std::fs::create_dir(&folder).at("create", &folder)?;
         let mut kept = KeyedSpool::create(&folder)?;
-        for partition in self.place(places)? {
+        for partition in self.place(places, Copies::One)? {
             let (entries, values) = (partition.entries()?, partition.values()?);
             for same in entries.chunk_by(|a, b| a.hash == b.hash) {
                 let entry = pick(same).expect("a chunk has an entry");
@@ -167,16 +167,19 @@ impl KeyedEntries {
         kept.finish()
     }
 
-    /// Partitions the entries by their places. A spool that fits one partition stays unchanged.
-    pub(super) fn place(self, places: [u8; 32]) -> Result<Vec<Partition>, StoreError> {
+    /// Partitions the entries by the places of their copies. A spool that fits one partition stays
+    /// unchanged.
+    pub(super) fn place(self, places: [u8; 32], copies: Copies) -> Result<Vec<Partition>, StoreError> {
         let bytes = [&self.files.headers, &self.files.values]
             .map(|path| std::fs::metadata(path).at("read", path).map(|file| file.len()));
         let [headers, values] = bytes;
-        let bits = ((headers? + values?) / PARTITION_BYTES + 1).ilog2().min(MAX_PARTITION_BITS);
-        if bits == 0 {
-            return Ok(vec![Partition { files: self.files, places }]);
+        let bytes = (headers? + values?) * copies.number() as u64;
+        let bits = (bytes / PARTITION_BYTES + 1).ilog2().min(MAX_PARTITION_BITS);
+        let (count, places) = (1 << bits, CopyPlaces { places, copies });
+        if count == 1 {
+            return Ok(vec![Partition { files: self.files, places, number: 0, count }]);
         }
-        let mut partitions = (0..1 << bits)
+        let mut partitions = (0..count)
             .map(|i| EntryWriter::create(&self.folder, &i.to_string()))
             .collect::<Result<Vec<_>, _>>()?;
         let path = &self.files.values;
@@ -185,11 +188,16 @@ impl KeyedEntries {
         self.headers(|header| {
             value.resize(header.value_bytes as usize, 0);
             values.read_exact(&mut value).at("read", path)?;
-            let partition = EntryPlace::new(&places, &header.hash.tag).part(1 << bits);
-            partitions[partition as usize].push(&header, &value)
+            let mut own: Vec<u64> = places.of(&header.hash).map(|(_, place)| place.part(count)).collect();
+            own.sort_unstable();
+            own.dedup();
+            own.into_iter().try_for_each(|partition| partitions[partition as usize].push(&header, &value))
         })?;
         self.files.remove()?;
-        partitions.into_iter().map(|files| Ok(Partition { files: files.finish()?, places })).collect()
+        let partition = |(number, files): (u64, EntryWriter)| {
+            Ok(Partition { files: files.finish()?, places: places.clone(), number, count })
+        };
+        (0..).zip(partitions).map(partition).collect()
     }
 
     fn headers(&self, mut take: impl FnMut(Header) -> Result<(), StoreError>) -> Result<(), StoreError> {
@@ -206,18 +214,36 @@ impl KeyedEntries {
     }
 }
 
-/// Entries of a contiguous range of places.
+/// The places of entries' copies.
+#[derive(Clone)]
+struct CopyPlaces {
+    places: [u8; 32],
+    copies: Copies,
+}
+
+impl CopyPlaces {
+    /// Returns the copies of an entry, numbered, with their places.
+    fn of(&self, hash: &KeyHash) -> impl Iterator<Item = (usize, EntryPlace)> + use<> {
+        EntryPlace::of_copies(&self.places, &hash.tag, self.copies).enumerate()
+    }
+}
+
+/// Entries with copies in a contiguous range of places: part `number` of `count` equal ones.
 pub(super) struct Partition {
     files: EntryFiles,
-    places: [u8; 32],
+    places: CopyPlaces,
+    number: u64,
+    count: u64,
 }
 
 /// Selects one of several entries.
 pub(super) type Pick = fn(&[Entry]) -> Option<&Entry>;
 
-/// An entry without its value.
+/// A copy of an entry, without its value.
 pub(super) struct Entry {
     pub(super) place: EntryPlace,
+    /// Number of the copy, from 0.
+    pub(super) copy: usize,
     pub(super) hash: KeyHash,
     pub(super) row: u64,
     /// Range of its value in [`Partition::values`].
@@ -225,19 +251,20 @@ pub(super) struct Entry {
 }
 
 impl Partition {
-    /// Returns the entries in the order of their places; entries with the same hash in the order of
-    /// their rows.
+    /// Returns the copies in the range in the order of their places; entries with the same hash in
+    /// the order of their rows.
     pub(super) fn entries(&self) -> Result<Vec<Entry>, StoreError> {
         let path = &self.files.headers;
         let bytes = std::fs::read(path).at("read", path)?;
         let mut start = 0;
-        let entry = |header: &[u8; HEADER_BYTES]| {
+        let mut entries = Vec::new();
+        for header in bytes.as_chunks().0 {
             let Header { hash, row, value_bytes } = Header::from_bytes(header);
             let value = start..start + value_bytes as usize;
             start = value.end;
-            Entry { place: EntryPlace::new(&self.places, &hash.tag), hash, row, value }
-        };
-        let mut entries: Vec<_> = bytes.as_chunks().0.iter().map(entry).collect();
+            let own = self.places.of(&hash).filter(|(_, place)| place.part(self.count) == self.number);
+            entries.extend(own.map(|(copy, place)| Entry { place, copy, hash, row, value: value.clone() }));
+        }
         drop(bytes);
         entries.par_sort_unstable_by_key(|entry| (entry.place, entry.hash, entry.row));
         Ok(entries)

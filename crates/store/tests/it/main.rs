@@ -4,6 +4,7 @@ mod aimed;
 mod apple;
 mod changes;
 mod compression;
+mod copies;
 mod damage;
 mod duplicates;
 mod empty;

@@ -37,6 +37,8 @@ pub struct FetchState {
     /// Record queried in each bin.
     records: Zeroizing<Vec<u64>>,
     wanted: Vec<(Box<Wanted>, bool)>,
+    /// Record of `records` that holds each wanted value, if it is brought.
+    holders: Zeroizing<Vec<u64>>,
     state: Box<dyn Any + Send>,
 }
 
@@ -72,11 +74,14 @@ impl TableClient {
         wanted: Vec<Box<Wanted>>,
         rng: &mut SecretRng,
     ) -> Result<(Vec<Vec<u8>>, FetchState), ProtocolError> {
-        let indices = Zeroizing::new(wanted.iter().map(|wanted| *wanted.record).collect::<Vec<u64>>());
-        let Chosen { records, brought } = self.index.bins().choose(&indices, rng)?;
+        let copies = self.table.copies;
+        // Reserved at once: a vector that grows leaves its secrets behind.
+        let mut indices = Zeroizing::new(Vec::with_capacity(wanted.len() * copies.number()));
+        wanted.iter().for_each(|wanted| indices.extend_from_slice(&wanted.records));
+        let Chosen { records, holders, brought } = self.index.bins().choose_copies(&indices, copies, rng)?;
         let Prepared { queries, state } = self.index.query_bins(&records, rng)?;
         let wanted = wanted.into_iter().zip(brought).collect();
-        Ok((queries, FetchState { records, wanted, state }))
+        Ok((queries, FetchState { records, wanted, holders, state }))
     }
 
     /// Decodes the answers of all parties, in the order of the wanted values.
@@ -91,7 +96,7 @@ impl TableClient {
         fetch: FetchState,
         answers: &[&[u8]],
     ) -> Result<Vec<Fetched<Vec<u8>>>, ProtocolError> {
-        let FetchState { records, wanted, state } = fetch;
+        let FetchState { records, wanted, holders, state } = fetch;
         let sealed = self.index.decode_bins(state, answers)?;
         let record_bytes = self.table.record_bytes();
         if sealed.len() != records.len() * record_bytes {
@@ -101,18 +106,18 @@ impl TableClient {
         // Unseals all records, even if the first fails.
         let payloads: Vec<_> = sealed.map(|(&index, record)| self.table.unseal(index, record)).collect();
         let payloads = payloads.into_iter().collect::<Result<Vec<&[u8]>, _>>()?;
-        let value = |(wanted, brought): (Box<Wanted>, bool)| {
+        let value = |((wanted, brought), &holder): ((Box<Wanted>, bool), &u64)| {
             if !brought {
                 return Ok(Fetched::Dropped);
             }
             // Every bin is read; records other than the wanted one are masked.
             let mut payload = Zeroizing::new(vec![0; self.table.payload_bytes]);
             for (&record, candidate) in records.iter().zip(&payloads) {
-                let mask = equal(record, *wanted.record) as u8;
+                let mask = equal(record, holder) as u8;
                 payload.iter_mut().zip(*candidate).for_each(|(byte, &other)| *byte |= other & mask);
             }
             Ok(wanted.entry.find(&payload)?.map_or(Fetched::Absent, Fetched::Value))
         };
-        wanted.into_iter().map(value).collect()
+        wanted.into_iter().zip(holders.iter()).map(value).collect()
     }
 }

@@ -9,10 +9,14 @@
 //! The two hashes have separate hash keys. Tags keep their hash key while the table is rebuilt from
 //! itself. A contributor of keys could search for keys that crowd one bucket. Every build therefore
 //! draws a new hash key for places, which nobody knows before the content of the table is fixed.
+//!
+//! An entry may have three places ([`Copies`]). Each bucket with one of them holds a copy.
 
 mod bucket;
+mod copies;
 
 pub use bucket::{Bucket, entries, entry_bytes, find};
+pub use copies::Copies;
 
 /// Bytes of a key's hash, the tag of its entry.
 pub const TAG_BYTES: usize = 12;
@@ -45,15 +49,30 @@ impl KeyHash {
 pub struct EntryPlace(u64);
 
 impl EntryPlace {
-    /// Returns the place of the entry with this tag.
+    /// Returns the place of the entry with this tag, that of its first copy.
     pub fn new(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> Self {
+        Self::all(places, tag)[0]
+    }
+
+    /// Returns the places of the entry's copies: the 64-bit words of one hash, so that places are
+    /// independent. Two copies may lie in the same bin or bucket.
+    pub fn of_copies(
+        places: &[u8; 32],
+        tag: &[u8; TAG_BYTES],
+        copies: Copies,
+    ) -> impl Iterator<Item = Self> + use<> {
+        Self::all(places, tag).into_iter().take(copies.number())
+    }
+
+    fn all(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> [Self; 4] {
         const NAME: &[u8; 15] = b"spirea place v1";
         let mut named = [0; NAME.len() + TAG_BYTES];
         let (name, rest) = named.split_at_mut(NAME.len());
         name.copy_from_slice(NAME);
         rest.copy_from_slice(tag);
-        let hash = blake3::keyed_hash(places, &named);
-        Self(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer")))
+        let hash = *blake3::keyed_hash(places, &named).as_bytes();
+        let (words, _) = hash.as_chunks();
+        std::array::from_fn(|copy| Self(u64::from_be_bytes(words[copy])))
     }
 
     /// Returns the part that contains the place if the range is divided into `parts` equal parts:
@@ -91,5 +110,8 @@ mod tests {
             assert_eq!(place.part(1 << bits), u64::from(hash[0] >> (8 - bits)));
         }
         assert_eq!(place.part(1), 0);
+        let parts = |copies| EntryPlace::of_copies(&places, &tag, copies).map(|place| place.part(256));
+        assert!(parts(Copies::One).eq([hash[0]].map(u64::from)));
+        assert!(parts(Copies::Three).eq([hash[0], hash[8], hash[16]].map(u64::from)));
     }
 }

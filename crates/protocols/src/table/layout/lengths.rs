@@ -32,6 +32,11 @@ impl Lengths {
         self.counts.iter().copied().enumerate().filter(|&(_, count)| count > 0)
     }
 
+    /// Returns the lengths with `times` values for each of these.
+    pub fn repeated(&self, times: u64) -> Self {
+        Self { counts: self.counts.iter().map(|count| count * times).collect() }
+    }
+
     /// Returns the lengths without the longest `1/share` of the values, rounded down. If there are
     /// fewer than `share` values, none is omitted.
     pub fn without_longest(&self, share: u64) -> Self {

@@ -1,6 +1,6 @@
 //! Boundaries of buckets.
 
-use super::{Framing, MAX_WIDTHS, Shape, Widths};
+use super::{Framing, Shape, Widths};
 
 /// Bytes of the entries in each unit.
 ///
@@ -36,12 +36,12 @@ impl Loads {
     }
 
     /// Cuts the units into buckets of `shape`, or into fewer and larger ones if there would be more
-    /// than [`MAX_WIDTHS`]. The buckets are filled evenly, to the smallest fill that needs no more
-    /// buckets than the shape has.
+    /// than [`Framing::most_buckets`]. The buckets are filled evenly, to the smallest fill that
+    /// needs no more buckets than the shape has.
     pub fn cut(&self, shape: &Shape, framing: &Framing) -> Cut {
         let fullest = u64::from(self.units.iter().copied().max().unwrap_or(0));
         let mut most = fullest.max((shape.payload_bytes - framing.head()) as u64);
-        while self.widths(most).count() > MAX_WIDTHS {
+        while self.widths(most).count() > framing.most_buckets() {
             most += most.div_ceil(8);
         }
         let buckets = self.widths(most).count().max(shape.buckets as usize);
@@ -129,11 +129,14 @@ mod tests {
 
     #[test]
     fn more_buckets_than_a_description_holds_are_made_larger() {
-        let loads = Loads { units: vec![100; 4 * MAX_WIDTHS] };
         let framing = Framing::of_rows(|_| 0);
+        let loads = Loads { units: vec![100; 4 * framing.most_buckets()] };
         let shape = Shape::choose(&[98].into_iter().collect(), &framing);
         let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
-        assert!(widths.count() <= MAX_WIDTHS && (400..700).contains(&payload_bytes), "{payload_bytes}");
+        assert!(
+            widths.count() <= framing.most_buckets() && (400..700).contains(&payload_bytes),
+            "{payload_bytes}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::iter::successors;
 use spirea_lattice::RingSet;
 
 use super::{Lengths, MAX_WIDTHS};
-use crate::keyword::{Bucket, entry_bytes};
+use crate::keyword::{Bucket, Copies, entry_bytes};
 use crate::table::{CHECKSUM_BYTES, MAX_ROWS_PER_RECORD, Table};
 
 /// Maximum growth of a table by padding, if any shape meets it: bytes of records over bytes of
@@ -25,12 +25,32 @@ const PROOF_GROWTH: f64 = 1.08;
 /// buckets that are wider than the average.
 const MEAN_WIDTH: u64 = 96;
 
-/// Cost of a bucket's byte for a client, in bytes that a server scans. Decoding a byte reads 5 KiB
-/// of hint, and a client's memory counts four times.
-const CLIENT_COST: f64 = 4.0 * 5120.0;
+/// Costs of buckets, in bytes that a server scans.
+#[derive(Clone, Copy)]
+struct Costs {
+    /// Cost of a bucket's byte.
+    byte: f64,
+    /// Cost of a width: each client downloads it once for each version.
+    width: f64,
+    /// Maximum number of buckets.
+    most_buckets: usize,
+    /// Bytes that a record of this size takes.
+    stored: fn(usize) -> usize,
+}
 
-/// Cost of a width, in bytes that a server scans: each client downloads it once for each version.
-const WIDTH_COST: f64 = 7000.0;
+/// Costs in tables whose queries bring one bucket. Decoding a byte reads 5 KiB of a client's hint,
+/// and a client's memory counts four times. 2^16 widths keep a description below 100 KiB.
+const ONE_BUCKET: Costs =
+    Costs { byte: 4.0 * 5120.0, width: 7000.0, most_buckets: 1 << 16, stored: Shape::unit_bytes };
+
+/// Costs in tables whose queries bring a bucket of each of some 64 bins. A server packs 4096 rows
+/// in the time in which it scans 100 MiB. Small buckets are worth more widths.
+const BUCKET_OF_EACH_BIN: Costs = Costs {
+    byte: 64.0 * (100 << 20) as f64 / 4096.0,
+    width: 2000.0,
+    most_buckets: MAX_WIDTHS,
+    stored: |record_bytes| record_bytes,
+};
 
 /// Bytes of a unit if units are the coefficients of a ring's polynomials. Protocols with such units
 /// cannot use the remainder of a unit that records do not fill.
@@ -42,19 +62,35 @@ pub struct Framing {
     head: usize,
     entry: fn(usize) -> usize,
     proof: fn(u64) -> usize,
+    costs: Costs,
 }
 
 impl Framing {
     /// Returns the framing of buckets of keyed entries. `proof` maps the number of records to the
     /// bytes of a proof.
     pub fn keyed(proof: fn(u64) -> usize) -> Self {
-        Self { head: Bucket::COUNT_BYTES, entry: entry_bytes, proof }
+        Self { head: Bucket::COUNT_BYTES, entry: entry_bytes, proof, costs: ONE_BUCKET }
+    }
+
+    /// Returns the framing of buckets of keyed entries with this number of copies. Several copies
+    /// are for tables in bins.
+    pub fn copied(copies: Copies, proof: fn(u64) -> usize) -> Self {
+        let costs = match copies {
+            Copies::One => ONE_BUCKET,
+            Copies::Three => BUCKET_OF_EACH_BIN,
+        };
+        Self { costs, ..Self::keyed(proof) }
     }
 
     /// Returns the framing of buckets of rows. `proof` maps the number of records to the bytes of a
     /// proof.
     pub fn of_rows(proof: fn(u64) -> usize) -> Self {
-        Self { head: 0, entry: Table::index_payload_bytes, proof }
+        Self { head: 0, entry: Table::index_payload_bytes, proof, costs: ONE_BUCKET }
+    }
+
+    /// Returns the maximum number of buckets with widths.
+    pub fn most_buckets(&self) -> usize {
+        self.costs.most_buckets
     }
 
     /// Returns the number of bytes of a bucket outside its entries.
@@ -120,8 +156,8 @@ impl Shape {
     /// look-up among the shapes that pad the table at most [`SPARSE`] times. If there are none, it
     /// minimises the growth by padding.
     ///
-    /// The same shape serves every protocol. The cost favours small records, and records that fill
-    /// units of 4096 bytes. Every size has a candidate that fills its unit.
+    /// Without copies, the same shape serves every protocol. The cost favours small records, and
+    /// records that fill units of 4096 bytes. Every size has a candidate that fills its unit.
     ///
     /// Buckets are filled in order, and a bucket ends when the next unit does not fit. The average
     /// loss at its end is half of the load of the unit in which a random byte lies: half of the
@@ -143,14 +179,14 @@ impl Shape {
             Self::new(fill as usize, buckets as u64, total, framing)
         };
         let fills_its_unit = |shape: &Self| {
-            let room = Self::unit_bytes(shape.record_bytes) - shape.record_bytes + shape.payload_bytes;
+            let room = (framing.costs.stored)(shape.record_bytes) - shape.record_bytes + shape.payload_bytes;
             of_fill((framing.filled(room) / longest * longest) as f64)
         };
         let mut best = None::<Self>;
         for shape in fills.map(of_fill) {
             for shape in [shape, fills_its_unit(&shape)] {
                 // A fill may turn out worse than on average, so some widths are reserved.
-                let fits = (shape.buckets as f64) < MAX_WIDTHS as f64 * 0.9;
+                let fits = (shape.buckets as f64) < framing.most_buckets() as f64 * 0.9;
                 if fits && best.is_none_or(|best| shape.is_better(&best)) {
                     best = Some(shape);
                 }
@@ -166,7 +202,8 @@ impl Shape {
         let payload_bytes = framing.payload(fill);
         let record_bytes = payload_bytes + framing.beside(buckets);
         let (records, bytes) = (buckets as f64, record_bytes as f64);
-        let cost = (records + CLIENT_COST) * Self::unit_bytes(record_bytes) as f64 + records * WIDTH_COST;
+        let Costs { byte, width, stored, .. } = framing.costs;
+        let cost = (records + byte) * stored(record_bytes) as f64 + records * width;
         Self { buckets, payload_bytes, record_bytes, growth: records * bytes / total, cost }
     }
 
@@ -339,7 +376,17 @@ mod tests {
         let [without, with] = [without, with].map(|proof| Shape::choose(&lengths, &Framing::keyed(proof)));
         assert!(with.buckets < without.buckets, "{with:?} and {without:?}");
         let large = shape(std::iter::repeat_n(64, 100_000_000));
-        assert!(large.buckets < MAX_WIDTHS as u64 && large.growth < 1.3, "{large:?}");
+        assert!(large.buckets < 1 << 16 && large.growth < 1.3, "{large:?}");
+    }
+
+    #[test]
+    fn tables_with_copies_have_many_small_buckets() {
+        // Three copies of 1 GiB of values.
+        let lengths = std::iter::repeat_n(256, 1 << 22).collect::<Lengths>().repeated(3);
+        let framing = Framing::copied(Copies::Three, |_| 0);
+        let shape = Shape::choose(&lengths, &framing);
+        assert!((1 << 20..1 << 21).contains(&shape.buckets), "{shape:?}");
+        assert!((1500..3000).contains(&shape.record_bytes) && shape.growth < 1.35, "{shape:?}");
     }
 
     #[test]

@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::ProtocolError;
 use crate::oblivious::{above, select};
 
-/// Maximum number of buckets with widths, which keeps a description below 100 KiB.
-pub const MAX_WIDTHS: usize = 1 << 16;
+/// Maximum number of buckets with widths, of tables with several copies of each entry. A
+/// description then has less than 3 MiB.
+pub const MAX_WIDTHS: usize = 1 << 21;
 
 /// Number of units that each bucket covers, 1 to 255, in order. In JSON it is the padded base64 of
 /// these bytes.
@@ -25,7 +26,7 @@ impl Widths {
         match widths.len() {
             1..=MAX_WIDTHS if widths.contains(&0) => wrong("no width may be 0"),
             1..=MAX_WIDTHS => Ok(Self(widths.into())),
-            _ => wrong("widths must be those of 1 to 65536 buckets"),
+            _ => wrong("widths must be those of 1 to 2097152 buckets"),
         }
     }
 
@@ -34,7 +35,7 @@ impl Widths {
         self.0.len()
     }
 
-    /// Returns the number of units, below 2^24.
+    /// Returns the number of units, below 2^29.
     pub fn units(&self) -> u64 {
         self.0.iter().map(|&width| u64::from(width)).sum()
     }
@@ -79,7 +80,7 @@ impl<'de> Deserialize<'de> for Widths {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         if text.len() > MAX_WIDTHS.div_ceil(3) * 4 {
-            return Err(de::Error::custom("there are more widths than 65536"));
+            return Err(de::Error::custom("there are more widths than 2097152"));
         }
         let widths = STANDARD.decode(&text).map_err(|_| de::Error::custom("expected widths in base64"))?;
         Self::new(widths).map_err(de::Error::custom)
