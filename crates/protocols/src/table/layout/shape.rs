@@ -36,12 +36,19 @@ struct Costs {
     most_buckets: usize,
     /// Bytes that a record of this size takes.
     stored: fn(usize) -> usize,
+    /// Each candidate has 1/`step` more entries in a bucket than the one before, at least one more.
+    step: usize,
 }
 
 /// Costs in tables whose queries bring one bucket. Decoding a byte reads 5 KiB of a client's hint,
 /// and a client's memory counts four times. 2^16 widths keep a description below 100 KiB.
-const ONE_BUCKET: Costs =
-    Costs { byte: 4.0 * 5120.0, width: 7000.0, most_buckets: 1 << 16, stored: Shape::unit_bytes };
+const ONE_BUCKET: Costs = Costs {
+    byte: 4.0 * 5120.0,
+    width: 7000.0,
+    most_buckets: 1 << 16,
+    stored: Shape::unit_bytes,
+    step: 2,
+};
 
 /// Costs in tables whose queries bring a bucket of each of some 64 bins. A server packs 4096 rows
 /// in the time in which it scans 100 MiB. Small buckets are worth more widths.
@@ -50,6 +57,7 @@ const BUCKET_OF_EACH_BIN: Costs = Costs {
     width: 2000.0,
     most_buckets: MAX_WIDTHS,
     stored: |record_bytes| record_bytes,
+    step: 16,
 };
 
 /// Bytes of a unit if units are the coefficients of a ring's polynomials. Protocols with such units
@@ -170,7 +178,8 @@ impl Shape {
         let longest = framing.entry(lengths.longest());
         // Tries fills that are multiples of the longest entry, because entries of one length leave
         // no smaller gaps to fill.
-        let fills = successors(Some(1usize), |&entries| Some(entries + (entries / 2).max(1)))
+        let step = framing.costs.step;
+        let fills = successors(Some(1usize), |&entries| Some(entries + (entries / step).max(1)))
             .map(|entries| (entries * longest) as f64);
         let of_fill = |fill: f64| {
             let lost = (squares / total + fill / MEAN_WIDTH as f64) / 2.0;
@@ -386,7 +395,7 @@ mod tests {
         let framing = Framing::copied(Copies::Three, |_| 0);
         let shape = Shape::choose(&lengths, &framing);
         assert!((1 << 20..1 << 21).contains(&shape.buckets), "{shape:?}");
-        assert!((1500..3000).contains(&shape.record_bytes) && shape.growth < 1.35, "{shape:?}");
+        assert!((1500..2500).contains(&shape.record_bytes) && shape.growth < 1.35, "{shape:?}");
     }
 
     #[test]
