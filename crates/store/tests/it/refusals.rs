@@ -6,6 +6,7 @@ use spirea_protocols::registry::Choice;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
 use spirea_store::ingest::{Encoding, Files, Format, FormatHints, Quotes, Separated};
+use spirea_store::manifest::MAX_MANIFEST_BYTES;
 use spirea_store::{BuildOptions, ExpectedRows, Input, Overwrite, Snapshot, StoreError};
 
 /// Returns the error of building from `content`, and its message without the folder's path.
@@ -219,7 +220,7 @@ fn folders_that_are_no_snapshots() {
     assert!(message.contains("not a complete snapshot"), "{message}");
     let message = Snapshot::open(folder.path().join("none")).unwrap_err().to_string();
     assert!(message.contains("there is no such snapshot: check the path"), "{message}");
-    write_file(folder.path(), "manifest.json", vec![b' '; (1 << 20) + 1]);
+    write_file(folder.path(), "manifest.json", vec![b' '; MAX_MANIFEST_BYTES as usize + 1]);
     let message = Snapshot::open(folder.path()).unwrap_err().to_string();
     assert!(message.contains("longer than"), "{message}");
 }

@@ -42,13 +42,8 @@ struct Costs {
 
 /// Costs in tables whose queries bring one bucket. Decoding a byte reads 5 KiB of a client's hint,
 /// and a client's memory counts four times. 2^16 widths keep a description below 100 KiB.
-const ONE_BUCKET: Costs = Costs {
-    byte: 4.0 * 5120.0,
-    width: 7000.0,
-    most_buckets: 1 << 16,
-    stored: Shape::unit_bytes,
-    step: 2,
-};
+const ONE_BUCKET: Costs =
+    Costs { byte: 4.0 * 5120.0, width: 7000.0, most_buckets: 1 << 16, stored: Shape::unit_bytes, step: 2 };
 
 /// Costs in tables whose queries bring a bucket of each of some 64 bins. A server packs 4096 rows
 /// in the time in which it scans 100 MiB. Small buckets are worth more widths.
