@@ -8,7 +8,7 @@ import time
 import pytest
 
 import apple
-from spirea_report import FULL
+from spirea_report import FULL, LONG
 from system.programs import cargo, target_folder
 
 USE_CASE = "net.example.lookup.block"
@@ -18,7 +18,8 @@ CASES = {
     "shards": (600, 120, "n_4096_logq_27_28_28_logt_4", "max", 3),
     "chunks": (60, 3000, "n_4096_logq_27_28_28_logt_6", "hybrid", 1),
 }
-LOOK_UPS = 1000 if FULL else 34
+# Look-ups of each case: 10,002 in all in the long form.
+LOOK_UPS = 3334 if LONG else 1000 if FULL else 34
 
 
 @pytest.fixture(scope="module")
