@@ -95,8 +95,9 @@ test-all:
 test-lists: tests-built $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_lists.py
 
-# Makes 10,002 look-ups by the client in Python, then 1,000 with each parameter set by the client in Apple's library, where SPIREA_APPLE_SOURCES names its sources and
-# Swift is installed or SPIREA_SWIFT_ROOT names a file system with it: docs/apple.md. Elsewhere it says what is missing.
+# Makes 10,002 look-ups by the client in Python. Then makes 1,000 with each parameter set by the client in Apple's library, where
+# SPIREA_APPLE_SOURCES names its sources and Swift is installed or SPIREA_SWIFT_ROOT names a file system with it: docs/apple.md.
+# Elsewhere it says what is missing.
 .PHONY: test-apple
 test-apple: tests-built $(ENVIRONMENT)
 	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/test_apple_client.py tests/system/test_apple_library.py
