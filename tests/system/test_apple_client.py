@@ -4,6 +4,7 @@ import random
 import struct
 import subprocess
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -45,20 +46,26 @@ class Server:
         return response[1:]
 
 
-@pytest.fixture
-def server(program):
-    processes = []
+@contextmanager
+def processes():
+    """Yields a function that starts a command with pipes. At the end all of them end without an error."""
+    started = []
 
-    def start(*arguments):
-        command = [program, *map(str, arguments)]
-        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return Server(processes[-1])
+    def start(command):
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return started[-1]
 
     yield start
-    for process in processes:
+    for process in started:
         process.stdin.close()
         process.stdout.close()
         assert process.wait(60) == 0
+
+
+@pytest.fixture
+def server(program):
+    with processes() as start:
+        yield lambda *arguments: Server(start([program, *map(str, arguments)]))
 
 
 def keyword(number):

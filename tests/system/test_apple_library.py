@@ -6,13 +6,12 @@ The tests need Swift 6 and the library's sources: docs/apple.md says how to run 
 import os
 import random
 import struct
-import subprocess
 import sys
 
 import pytest
 
 from system.programs import ROOT, Folder, target_folder
-from system.test_apple_client import CASES, USE_CASE, Server, keyword, program, server, value  # noqa: F401
+from system.test_apple_client import CASES, USE_CASE, Server, keyword, processes, program, server, value  # noqa: F401
 from system.test_apple_service import BLOCK, IDENTITY, SETS, Phone, build, identity, write_table
 
 sys.path.insert(0, str(ROOT / "conformance/apple"))
@@ -49,17 +48,8 @@ def client_command():
 @pytest.fixture
 def library(client_command):
     """Makes clients of Apple's library with a use case and a `ConfigResponse`, as `apple.Client` does."""
-    processes = []
-
-    def make(use_case, config_response):
-        processes.append(subprocess.Popen([*client_command, use_case], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return Client(processes[-1], config_response)
-
-    yield make
-    for process in processes:
-        process.stdin.close()
-        process.stdout.close()
-        assert process.wait(60) == 0
+    with processes() as start:
+        yield lambda use_case, config_response: Client(start([*client_command, use_case]), config_response)
 
 
 class Client(Server):
