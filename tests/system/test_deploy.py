@@ -252,7 +252,7 @@ def test_images_have_digests_but_for_those_that_the_documents_list():
     assert "spirea" in named and any(image.startswith("docker.io/") for image in named)
     without = {image for image in named if not check_images.PINNED.fullmatch(image) and not pin_images.is_operators(image)}
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    [listed] = re.findall(r"^Not pinned yet,.*?: (.*?)\.\s", text, re.MULTILINE | re.DOTALL)
+    [listed] = re.findall(r"^These images are not pinned yet,.*?:\s+(.*?)\.\s", text, re.MULTILINE | re.DOTALL)
     assert {image.rpartition(":")[0] for image in without} == set(re.findall(r"`([^`]+)`", listed))
 
 
