@@ -75,6 +75,15 @@ DEVICES = {
     "spirea-ive": ("sim/ive", "papers/ive.toml"),
     "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),
 }
+# Tests of other packages on an emulated device, by test program: the beginnings of their names. The short form skips them
+# together with the device's package.
+EMULATIONS = {
+    "spirea-cuda": {
+        "cli/it": ["gpu::an_emulated_device_passes_every_check"],
+        "conformance/conformance": ["cuda::"],
+        "lab/it": ["gpu::an_emulated_device_is_measured"],
+    },
+}
 PACK = (
     "crates/cuda/kernels",
     "crates/cuda/pack",

@@ -9,6 +9,7 @@ failed test alone. With --build it only builds. The short form skips the models 
 (parts.DEVICES, tests/base.py). With SPIREA_EMULATION_ASAN=1 it skips the tests that tests/system/test_cuda_asan.py runs.
 """
 
+import functools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import base
-from parts import DEVICES, FULL, ROOT, is_touched
+from parts import DEVICES, EMULATIONS, FULL, ROOT, is_touched
 from usage import wait
 
 CARGO = os.environ.get("CARGO", "cargo")
@@ -33,6 +34,7 @@ FAILED = re.compile(r"^test (\S+) .*\.\.\. FAILED$", re.MULTILINE)
 LONGEST = ["conformance/conformance", "cli/it", "lab/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
 
 
+@functools.cache
 def left_out():
     """Returns the packages whose tests the short form skips: their folders by name."""
     _, changed = base.changed_files(ROOT)
@@ -73,6 +75,12 @@ def sanitized_elsewhere(folder, target):
     return None if tests == "all" else ["--exact", *(f"--skip={test}" for test in tests)] if tests else []
 
 
+def emulations(name):
+    """Returns the arguments that skip a program's tests on emulated devices whose packages are left out."""
+    tests = [test for package in left_out() for test in EMULATIONS.get(package, {}).get(name, [])]
+    return [f"--skip={test}" for test in tests]
+
+
 def repeat(folder, target, test):
     """Returns the command that runs one test alone."""
     kind = {"lib": "--lib", "bin": f"--bin {target['name']}"}.get(target["kind"][0], f"--test {target['name']}")
@@ -89,7 +97,7 @@ def run(program):
     if skipped is None:
         return name, True, 0
     process = subprocess.Popen(
-        [executable, *skipped],
+        [executable, *skipped, *emulations(name)],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -171,6 +171,16 @@ def test_programs_share_the_libraries_of_the_tests(tests_built, program):
     assert not again, f"compiled twice: {', '.join(again)}"
 
 
+def test_tests_on_an_emulated_device_are_skipped_with_its_package(monkeypatch):
+    programs = {f"{folder.name}/{target['name']}": file for folder, target, file in rust.build()}
+    monkeypatch.setattr(rust, "left_out", lambda: {"spirea-cuda": "crates/cuda"})
+    for name in parts.EMULATIONS["spirea-cuda"]:
+        skipped = rust.emulations(name)
+        [all_tests, others] = [system.programs.run(programs[name], "--list", *more).stdout for more in ([], skipped)]
+        assert 0 < len(others) < len(all_tests), f"{name} has no such test"
+    assert rust.emulations("store/it") == []
+
+
 def test_a_failed_rust_test_has_a_command_of_its_own():
     folder = parts.ROOT / "crates/store"
     assert rust.repeat(folder, {"kind": ["lib"], "name": "spirea_store"}, "a::b") == (
