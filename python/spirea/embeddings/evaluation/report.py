@@ -32,10 +32,10 @@ def markdown(studies: Sequence[Study], ours: Spirea, measured: Sequence[Measured
     parts = [
         "# Private embeddings: the designs of GPU-DPF, searched again",
         f"`spirea-embeddings reproduce --seed {seed} --size {size}`. The paper is GPU-DPF (arXiv 2301.10904), section V. "
-        "SYNTHETIC data has the published sizes of tables and is otherwise made up: compare its curves, not its qualities, "
-        "with the paper's. Times of a V100 and of the paper's CPU are computed from the paper's tables III and V, so their "
-        "quotient is one of published constants. papers/gpu-dpf.toml has the paper's claims beside these results. Times of "
-        f"this package are predicted by its planner's rates ({ours.rates.source}).",
+        "SYNTHETIC data has the published sizes of tables; all else in it is generated. Compare only the shapes of its curves "
+        "with the paper's, not its values of quality. Times of a V100 and of the paper's CPU are computed from the paper's "
+        "tables III and V, so their quotient is a quotient of two published constants. papers/gpu-dpf.toml has the paper's "
+        f"claims beside these results. Times of this package are predicted from its planner's rates ({ours.rates.source}).",
         _data(studies),
         _table_two(studies, ours),
         _techniques(studies, ours),
@@ -77,11 +77,12 @@ def _data(studies: Sequence[Study]) -> str:
         for study in studies
     ]
     said = (
-        "## Data and models\n\nModels are trained on a part of the data where there is more than that takes, and designs are "
-        f"made from the look-ups of {TRACED:,} of its inferences; of {PAIRED_INFERENCES:,} of these it is counted what occurs "
-        "together. Where the quality with all dropped is near that with nothing dropped, equal quality says little: how much "
-        f"of the difference a design keeps is said with it below. Training, searching and judging took "
-        f"{sum(each.seconds for each in studies):.0f} seconds of a processor in all.\n\n"
+        "## Data and models\n\nIf there is more data than training needs, models are trained on a part of the data. Designs "
+        f"are made from the look-ups of {TRACED:,} inferences, and groups of embeddings from co-occurrence in "
+        f"{PAIRED_INFERENCES:,} of these inferences. If the quality with all look-ups dropped is near the quality with none "
+        "dropped, equal quality is a lenient criterion. A table below therefore also shows the part of this difference that "
+        f"each design keeps. Training, searching and evaluating took {sum(each.seconds for each in studies):.0f} seconds of "
+        "processor time in all.\n\n"
     )
     return said + _table(head, rows)
 
@@ -123,10 +124,11 @@ def _table_two(studies: Sequence[Study], ours: Spirea) -> str:
                 )
             )
     said = (
-        "## In the form of table II\n\nThe least computation whose quality is within 2% of the baseline, or as near as plain "
-        "retrieval comes; at most 300 kB an inference, and 100 ms but on the paper's CPU. Server time is an inference's share "
-        "of a server's; a V100 answers 512 queries at once, so that its latency is longer. The paper's rows are one query "
-        "for each look-up on the CPU, in place of bins.\n\n"
+        "## In the form of table II\n\nThe table shows the designs with the least computation whose quality is within 2% of "
+        "the baseline, or is the best that plain retrieval reaches. An inference takes at most 300 kB and, except on the "
+        "paper's CPU, at most 100 ms. Server time is the time of a server divided by its inferences; a V100 answers 512 "
+        "queries at once, so its latency is longer. On the CPU, the paper makes one query for each look-up and uses no "
+        "bins.\n\n"
     )
     return said + _table(head, rows)
 
@@ -156,11 +158,12 @@ def _techniques(studies: Sequence[Study], ours: Spirea) -> str:
             else:
                 rows.append(_line(study, technique, found, plain, ours))
     said = (
-        "## What each technique gives\n\nAt equal quality and limits, against plain batch retrieval: bins, one query each. "
-        "A pass over the full table costs a call for each node of its trees, whatever its bins are: so designs that make one "
-        "as plain retrieval does save little, unless its rows hold several embeddings. The paper's hot table is asked in "
-        "addition to the full one; a hot table alone is not the paper's: what is not hot is never retrieved, and a model is "
-        "judged without it.\n\n"
+        "## What each technique gives\n\nThe table compares each technique with plain batch retrieval (one query for each "
+        "bin), at equal quality and within the same limits. A pass over the full table costs one call of the pseudorandom "
+        "function for each node of its trees, for any number of bins. Plain retrieval makes one such pass, so other designs "
+        "that make one save few calls, unless a row holds several embeddings. The paper's hot table is queried in addition "
+        "to the full table. A hot table alone is not a technique of the paper: rows outside the hot table are never "
+        "retrieved, and the model's quality is measured without them.\n\n"
     )
     return said + _table(head, rows)
 
@@ -207,12 +210,12 @@ def _keys() -> str:
         for name, (queries, milliseconds) in TABLE_FIVE.items()
     ]
     return (
-        "## Keys, in the form of table III\n\nA key's bytes to one server, and calls of the function for all of a table's "
-        "shares; GPU-DPF's bytes are those of its table.\n\n"
+        "## Keys, in the form of table III\n\nThe table shows the bytes of a key for one server, and the calls of the "
+        "pseudorandom function that compute the shares of all rows. GPU-DPF's bytes are those of the paper's table III.\n\n"
         + _table(head, rows)
-        + "\n\n## Functions, as published in table V\n\n2^20 rows, 512 queries at once, a V100. `GpuDpf(prf)` "
-        "prices designs by any of them, and by queries a second: 512 of them would take what is computed in the last "
-        "column, and took what is published.\n\n"
+        + "\n\n## Functions, as published in table V\n\nThe rates are of a V100 for 2^20 rows and 512 "
+        "queries at once. `GpuDpf(prf)` computes a design's cost for any of these functions, from the published queries a "
+        "second. The last column is the time of 512 queries at this rate; the published latency is longer.\n\n"
         + _table(("function", "queries a second, published", "latency, published", "512 queries, computed"), prfs)
     )
 
