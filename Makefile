@@ -79,6 +79,7 @@ test-all:
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
 		--package spirea-server --package spirea-store
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-client --package spirea-cli --lib any_
+	PROPTEST_CASES=100000 $(CARGO) test --locked --package spirea-apple --lib any_bytes
 	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings

@@ -9,8 +9,8 @@ use spirea_protocols::{ProtocolError, TableClient, TableKind};
 
 use crate::tables::{Sealed, Size, Spread, key, sealed, value};
 
-const SENT: &str = "queries and evaluation keys are what a server sees";
-const RECEIVED: &str = "a value is the application's";
+const SENT: &str = "a server sees queries and evaluation keys";
+const RECEIVED: &str = "the application gets the value";
 /// Seed of a client's randomness.
 const CLIENT_SEED: u64 = 11;
 

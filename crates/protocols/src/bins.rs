@@ -149,7 +149,8 @@ impl Bins {
             }
             records.push(record);
         }
-        let told = |&brought: &u64| declassify(brought, "the application is told what is dropped") != 0;
+        let told =
+            |&brought: &u64| declassify(brought, "the application is told which keys are dropped") != 0;
         Ok(Chosen { records, holders, brought: brought.iter().map(told).collect() })
     }
 
@@ -178,8 +179,10 @@ impl Bins {
             // `above` compares numbers below 2^63 only.
             outside | (record >> 63) | !above(self.records, record) | !equal(self.bin_of(record), bin)
         });
-        match declassify(outside, "records that are not one of each bin are refused before anything is sent")
-        {
+        match declassify(
+            outside,
+            "a request without exactly one record of each bin is refused before anything is sent",
+        ) {
             0 => Ok(()),
             _ => refused("a record lies in another bin".into()),
         }

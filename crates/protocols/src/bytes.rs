@@ -98,7 +98,7 @@ pub(crate) fn length_bytes(length: usize) -> usize {
 }
 
 /// Reason for declassifying a length in a requested value.
-pub(crate) const LENGTH_IS_TOLD: &str = "a value's length is that of what the application gets";
+pub(crate) const LENGTH_IS_TOLD: &str = "the application gets the value's length";
 
 /// Takes a length off the front. `None` if it is truncated, too long, or not in its shortest form.
 pub(crate) fn take_length(bytes: &mut &[u8]) -> Option<usize> {

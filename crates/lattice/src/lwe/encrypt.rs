@@ -114,7 +114,8 @@ impl LweEncryptor {
 
     /// Returns the bodies of the unit vector of `position` times the secret word `scale`.
     fn encrypt(&self, secret: &LweSecret, position: usize, scale: u32, rng: &mut SecretRng) -> Vec<u32> {
-        let is_column = declassify(position < self.matrix.columns(), "every place is a column of the matrix");
+        let is_column =
+            declassify(position < self.matrix.columns(), "the position is a column of the matrix");
         assert!(is_column, "position out of range");
         let mut bodies = match &self.ring {
             Some(ring) => ring.times(secret),

@@ -10,7 +10,7 @@ use crate::{ProtocolError, Sizes};
 /// # Errors
 /// [`ProtocolError::BadRequest`].
 pub(crate) fn check_index(index: u64, records: u64) -> Result<(), ProtocolError> {
-    if declassify(index < records, "an index that no record has is refused before anything is sent") {
+    if declassify(index < records, "an index without a record is refused before anything is sent") {
         return Ok(());
     }
     let last = records - 1;

@@ -55,7 +55,7 @@ impl Numbers {
         let beyond = Zeroizing::new(grid.record_of(&self.beyond, offset));
         let all = others.iter().flat_map(|others| others.beyond.iter()).chain(beyond.iter());
         let any = all.fold(0, |any, &beyond| any | beyond);
-        match declassify(any == 0, "an answer with a number that is no byte is reported") {
+        match declassify(any == 0, "an answer with a number that is not a byte is reported") {
             true => Ok(std::mem::take(&mut *record)),
             false => Err(ProtocolError::Corrupted),
         }

@@ -88,7 +88,7 @@ pub(crate) fn find_row(payload: &[u8], rank: u64) -> Result<Option<Vec<u8>>, Pro
         next = select(here, end, next);
         row += here & 1;
     }
-    if declassify(malformed | !reached != 0, "a bucket that is none is reported") {
+    if declassify(malformed | !reached != 0, "a malformed bucket is reported") {
         return Err(cut_off());
     }
     // The work is the same whether the row has a value or not, and for every length, since a server

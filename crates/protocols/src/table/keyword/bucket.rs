@@ -120,7 +120,7 @@ pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, Pr
     }
     malformed |= !equal(left, 0);
 
-    if declassify(malformed != 0, "a bucket that is none is reported") {
+    if declassify(malformed != 0, "a malformed bucket is reported") {
         return Err(cut_off());
     }
     // The work is the same whether the key exists or not, and for every length, since a server may
