@@ -11,6 +11,7 @@ use spirea_apple::messages::{
 };
 use spirea_math::random::SecretRng;
 use spirea_server::{AppleConfig, ServerConfig};
+use spirea_specimens::inputs;
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::{AppleOptions, BuildOptions, Overwrite};
 use tempfile::tempdir;
@@ -122,7 +123,7 @@ fn bodies_of_any_bytes_and_any_length_are_refused_and_the_server_goes_on() {
     let good = asked(BLOCK, Some(query(&known.configs[BLOCK]))).encode_to_vec();
     let mut rng = SecretRng::deterministic_for_tests(3);
     for path in ["/config", "/key", "/queries"] {
-        for round in 0..60 {
+        for round in 0..inputs(60) {
             let mut body = good.clone();
             body.truncate((rng.next_u64() % good.len() as u64) as usize + 1);
             let at = (rng.next_u64() % body.len() as u64) as usize;

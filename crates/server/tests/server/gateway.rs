@@ -21,6 +21,7 @@ use spirea_apple::messages::{ConfigRequest, ConfigResponse};
 use spirea_apple::ohttp::GatewayKey;
 use spirea_math::random::SecretRng;
 use spirea_server::{AppleConfig, Limits, ServerConfig};
+use spirea_specimens::inputs;
 use tempfile::tempdir;
 
 use crate::apple::{BLOCK, CLIENT, asked, build, query, refused};
@@ -298,7 +299,7 @@ fn any_bytes_are_refused_and_the_server_goes_on() {
     let server = serve_with(settings(folder.path(), &[&key]));
     let mut rng = SecretRng::deterministic_for_tests(5);
     let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
-    for round in 0..150 {
+    for round in 0..inputs(150) {
         let mode = [Mode::KnownLength, Mode::IndeterminateLength][round % 2];
         let mut inside = message("POST", ["/config", "/key", "/queries"][round % 3], &PHONE, &[7; 50], mode);
         inside.truncate(below(inside.len()) + 1);
