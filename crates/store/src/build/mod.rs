@@ -25,7 +25,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::ProtocolBackend;
+use spirea_backend::{ProtocolBackend, Residence};
 use spirea_protocols::Table;
 use spirea_protocols::keyword::Copies;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -79,7 +79,9 @@ pub fn build<B: ProtocolBackend>(
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
     let (delta_of, changes) = (None, None);
-    let draft = Draft { name, created, table, protocol, statistics, samples, delta_of, changes, apple };
+    let residence = Residence::Mapped;
+    let draft =
+        Draft { name, created, table, protocol, statistics, samples, delta_of, changes, apple, residence };
     let computed = draft.compute(folder.path(), backend, progress)?;
     draft.complete(folder.path(), computed, backend, progress)?;
     folder.publish()?;
