@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use spirea_backend::{ProtocolBackend, Timed};
+use spirea_backend::{Backend as _, ProtocolBackend, Timed};
 use spirea_protocols::{Opening, Responder, Role};
 use spirea_store::{Progress, Snapshot};
 
@@ -51,9 +51,24 @@ impl Database {
         opening: Opening,
         in_place: impl FnOnce(Box<dyn Responder>) -> Box<dyn Responder>,
     ) -> Result<Self, LoadError> {
-        let manifest = snapshot.manifest();
         let timed = Arc::new(Timed::new(Arc::clone(backend)));
-        let responder = in_place(manifest.protocol.on().open(&timed, snapshot.files(), opening)?);
+        let responder = snapshot.manifest().protocol.on().open(&timed, snapshot.files(), opening)?;
+        Self::opened(snapshot, &timed, opening, in_place(responder))
+    }
+
+    /// Creates the database of a snapshot whose server half was opened on `timed`, in the form
+    /// `opening`. Nothing is computed.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] if the parts do not belong together; [`LoadError::Protocol`] if
+    /// `opening` does not say which of two servers this is.
+    pub fn opened<B: ProtocolBackend>(
+        snapshot: &Snapshot,
+        timed: &Timed<B>,
+        opening: Opening,
+        responder: Box<dyn Responder>,
+    ) -> Result<Self, LoadError> {
+        let manifest = snapshot.manifest();
         let identity = Identity {
             name: manifest.name.clone(),
             version: snapshot.version(),
@@ -62,7 +77,7 @@ impl Database {
             table: manifest.table.clone(),
             hint: HintFile::of(snapshot),
             manifest: manifest.hashed_bytes().into(),
-            backend: backend.id(),
+            backend: timed.id(),
         };
         let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.observer()));
         Ok(match opening.role {

@@ -144,11 +144,13 @@ impl Library {
     }
 
     /// Makes the current version answer. If it cannot be loaded, rolls back to the version before.
+    /// `delta` is the delta of the version, if it is already open.
     pub(super) fn bring_up(
         self: &Arc<Self>,
         name: &str,
         entry: &Entry,
         repository: &Repository,
+        delta: Option<Arc<Database>>,
     ) -> Result<(), PublishError> {
         self.await_followers(name, entry, repository);
         let _turn = entry.turn();
@@ -157,7 +159,11 @@ impl Library {
         if newest.is_some_and(|newest| *newest.version() == current.version()) {
             return Ok(());
         }
-        if let Err(cause) = self.answer(name, &current, Loader::open_interim) {
+        let open = |loader: &Loader, snapshot: &Snapshot| match &delta {
+            Some(delta) if delta.identity().version == snapshot.version() => Ok(Arc::clone(delta)),
+            _ => loader.open_interim(snapshot),
+        };
+        if let Err(cause) = self.answer(name, &current, open) {
             self.engine.refuse(name, cause.clone());
             repository.roll_back(None)?;
             return Err(PublishError::Load(cause));

@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 
-use spirea_backend::Residence;
+use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, LossHandler};
-use spirea_protocols::Opening;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{Opening, Responder, Role};
 use spirea_store::Snapshot;
 
 use crate::backend::{Backends, Opened};
@@ -65,18 +66,65 @@ impl Loader {
     /// # Errors
     /// Those of [`Self::open`].
     pub fn open_interim(&self, snapshot: &Snapshot) -> Result<Arc<Database>, String> {
-        self.open_with(snapshot, self.interim(snapshot))
+        self.open_with(snapshot, self.interim(&snapshot.manifest().protocol))
     }
 
     /// Returns true if a snapshot has an interim form that differs from its final form.
     pub fn has_interim(&self, snapshot: &Snapshot) -> bool {
-        self.interim(snapshot) != self.opening
+        self.interim(&snapshot.manifest().protocol) != self.opening
     }
 
-    fn interim(&self, snapshot: &Snapshot) -> Opening {
-        match snapshot.manifest().protocol.sizes().keys_bytes {
-            0 if !self.read().prefers_device() => Opening { residence: Residence::Mapped, ..self.opening },
+    /// Returns the form in which [`Self::open_interim`] opens a table with these parameters.
+    /// Opening a table whose protocol packs or encrypts into a ring mostly computes, so such a
+    /// table is opened once.
+    pub fn interim(&self, params: &ProtocolParams) -> Opening {
+        match params.sets().ring {
+            None if !self.read().prefers_device() => Opening { residence: Residence::Mapped, ..self.opening },
             _ => self.opening,
+        }
+    }
+
+    /// Returns the processor with a clock of steps, for building a delta that
+    /// [`Self::take_over`] serves.
+    pub fn builder(&self) -> Arc<Timed<CpuBackend>> {
+        Arc::new(Timed::new(self.cpu()))
+    }
+
+    /// Makes a database of a delta's server halves, one for each of the protocol's servers, which
+    /// its build opened on `timed` in the form of [`Self::interim`]. The database takes over the
+    /// pace of `former`, the delta before, if both are alike.
+    ///
+    /// Returns `None` if the delta must be opened from its files: if a device is to answer, if the
+    /// server answers for a share, or if the build opened nothing.
+    pub fn take_over(
+        &self,
+        delta: &Snapshot,
+        timed: &Timed<CpuBackend>,
+        servers: Vec<Box<dyn Responder>>,
+        former: Option<&Arc<Database>>,
+    ) -> Option<Arc<Database>> {
+        let params = &delta.manifest().protocol;
+        let opening = self.interim(params);
+        if self.read().prefers_device() || opening.role != Role::WHOLE {
+            return None;
+        }
+        let party = params.party(opening).ok()?;
+        let mut openings = params.openings(opening.residence).into_iter().zip(servers);
+        let (_, responder) = openings.find(|(opening, _)| opening.party == party)?;
+        let database = Database::opened(delta, timed, opening, responder).and_then(|database| {
+            former.map_or_else(|| database.measure(), |former| database.measure_like(former))?;
+            Ok(Arc::new(database))
+        });
+        let (name, version) = (&delta.manifest().name, delta.version());
+        match database {
+            Ok(database) => {
+                tracing::info!(database = %name, snapshot = %version, backend = %self.cpu().name(), "the snapshot is ready");
+                Some(database)
+            }
+            Err(error) => {
+                tracing::warn!(database = %name, snapshot = %version, %error, "opening the delta again");
+                None
+            }
         }
     }
 
