@@ -4,7 +4,7 @@ use spirea_backend::{Backend as _, ProtocolBackend, Timed};
 use spirea_protocols::{Opening, Responder, Role};
 use spirea_store::{Progress, Snapshot};
 
-use crate::{Database, HintFile, Identity, LoadError};
+use crate::{Database, Identity, LoadError};
 
 impl Database {
     /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. The call
@@ -68,17 +68,8 @@ impl Database {
         opening: Opening,
         responder: Box<dyn Responder>,
     ) -> Result<Self, LoadError> {
-        let manifest = snapshot.manifest();
-        let identity = Identity {
-            name: manifest.name.clone(),
-            version: snapshot.version(),
-            party: manifest.protocol.party(opening)?,
-            params: manifest.protocol.clone(),
-            table: manifest.table.clone(),
-            hint: HintFile::of(snapshot),
-            manifest: manifest.hashed_bytes().into(),
-            backend: timed.id(),
-        };
+        let party = snapshot.manifest().protocol.party(opening)?;
+        let identity = Identity::of(snapshot, party, timed.id());
         let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.observer()));
         Ok(match opening.role {
             Role::Folds(_) => database.of_partials(),

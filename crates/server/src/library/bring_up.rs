@@ -49,17 +49,19 @@ impl Library {
     }
 
     /// Replaces the interim form of the current version, then loads the earlier versions that are
-    /// kept. Failures are logged; the current version keeps answering.
+    /// kept. The deltas of all but the newest versions stay asleep until clients ask for them.
+    /// Failures are logged; the current version keeps answering.
     fn settle(&self, name: &str, entry: &Entry) {
         let versions = entry.source.versions();
         if let Some(current) = versions.first() {
             self.replace_interim(name, &current.base);
         }
-        for version in versions.iter().skip(1) {
-            let served = self.open(name, version, |loader, snapshot| {
-                verify(snapshot)?;
-                loader.open(snapshot)
-            });
+        for (place, version) in versions.iter().enumerate().skip(1) {
+            let served =
+                self.open(name, version, |loader, snapshot| match self.asleep_at(name, place, snapshot) {
+                    Some(delta) => Ok(Arc::new(delta)),
+                    None => verify(snapshot).and_then(|()| loader.open(snapshot)),
+                });
             if let Ok(served) = served {
                 self.engine.publish_former(served);
                 let _turn = entry.turn();

@@ -190,3 +190,55 @@ impl Loader {
         self.backends.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spirea_protocols::Query;
+    use spirea_protocols::choice::KeyDelivery;
+    use spirea_protocols::registry::Choice;
+    use spirea_specimens::snapshots::{options, try_build, write_file};
+    use spirea_store::repository::{Applied, Settings, Shrinking};
+    use spirea_store::{Changes, Protocol, Repository, Silent};
+
+    use super::*;
+    use crate::backend::BackendChoice;
+    use crate::gpu_memory::KeyBudget;
+
+    #[test]
+    fn a_delta_is_not_prepared_again_to_be_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = write_file(folder.path(), "data.csv", "key,value\na,1\nb,2\n");
+        let mut options = options(&input, Some("key"), &["value"]);
+        let (protocol, keys) = ("exppack-simple".into(), KeyDelivery::PerQuery);
+        options.protocol = Protocol::Named(Choice { protocol, keys, ..Choice::default() });
+        let base = try_build(&options).unwrap();
+        let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+        repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
+        let keys = KeyBudget { most: 0, prepared: Box::new(|_| 0) };
+        let backends = Backends::open(&BackendChoice::Cpu, 1, keys).unwrap();
+        let (loader, _losses) = Loader::new(backends, Opening::default());
+
+        let mut former = None;
+        for number in 0..2 {
+            let mut changes = Changes::new();
+            changes.put("a", format!("change {number}"));
+            let timed = loader.builder();
+            let residence = loader.interim(&base.manifest().protocol).residence;
+            let applied = repository.apply_open(changes, &timed, residence, &Silent).unwrap();
+            let Applied { record, servers } = applied;
+            let delta = record.delta.unwrap();
+            assert!(timed.observer().take().contains_key("encode"));
+            let database = loader.take_over(&delta, &timed, servers, former.as_ref()).unwrap();
+            assert_eq!(database.identity().version, delta.version());
+            // The clock is now the database's, whose responder goes on using it.
+            let query = database.responder().specimen();
+            database.responder().answer(&[Query { bytes: &query, keys: None }]).unwrap();
+            let steps = timed.observer().take();
+            assert!(steps.contains_key("scalar_fold") && !steps.contains_key("encode"), "{steps:?}");
+            former = Some(database);
+        }
+        // A build that opened nothing leaves the opening to the loader.
+        let delta = repository.current().unwrap().delta.unwrap();
+        assert!(loader.take_over(&delta, &loader.builder(), Vec::new(), None).is_none());
+    }
+}
