@@ -46,6 +46,23 @@ pub struct Identity {
     pub backend: BackendId,
 }
 
+impl Identity {
+    /// Returns the identity of a snapshot that a backend answers.
+    pub(crate) fn of(snapshot: &Snapshot, party: Option<Party>, backend: BackendId) -> Self {
+        let manifest = snapshot.manifest();
+        Self {
+            name: manifest.name.clone(),
+            version: snapshot.version(),
+            party,
+            params: manifest.protocol.clone(),
+            table: manifest.table.clone(),
+            hint: HintFile::of(snapshot),
+            manifest: manifest.hashed_bytes().into(),
+            backend,
+        }
+    }
+}
+
 /// A hint on disk.
 #[derive(Clone, Debug)]
 pub struct HintFile {
@@ -176,6 +193,22 @@ impl Database {
         Self { partials: self.partials, asleep: true, ..asleep }
     }
 
+    /// Returns the database of a snapshot without a responder's memory, as [`Self::asleep`] does,
+    /// without opening it. Returns `None` unless this database has the same parameters, except for
+    /// their seed: its responder then has the same sizes.
+    pub fn asleep_like(&self, snapshot: &Snapshot) -> Option<Self> {
+        let Identity { party, backend, .. } = self.identity;
+        self.is_like(&snapshot.manifest().protocol).then(|| {
+            let identity = Identity::of(snapshot, party, backend);
+            Self { identity, ..self.asleep() }
+        })
+    }
+
+    /// Returns true if the parameters are this database's, except for their seed.
+    fn is_like(&self, params: &ProtocolParams) -> bool {
+        self.identity.params.reseeded([0; 32]) == params.reseeded([0; 32])
+    }
+
     /// Returns true if the memory of the responder was [released](Self::asleep).
     pub fn is_asleep(&self) -> bool {
         self.asleep
@@ -277,6 +310,25 @@ impl Database {
             Ok(()) | Err(ProtocolError::Malformed { .. }) => Ok(prepared_bytes),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes over the estimated time of batches from a database with the same parameters, except
+    /// for their seed, on the same backend. If the databases differ in more,
+    /// [measures](Self::measure) it.
+    ///
+    /// # Errors
+    /// Those of [`Self::measure`].
+    pub fn measure_like(&self, former: &Self) -> Result<(), LoadError> {
+        let has_pace = self.identity.backend == former.identity.backend
+            && self.is_like(&former.identity.params)
+            && former.pace() != Pace::default();
+        if !has_pace {
+            return self.measure();
+        }
+        *self.meter() = former.meter().clone();
+        // Discards the steps so far, which served no client.
+        self.take_steps();
+        Ok(())
     }
 
     /// Returns the estimated time of batches; zero if not known yet.

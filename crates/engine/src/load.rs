@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use spirea_backend::{ProtocolBackend, Timed};
+use spirea_backend::{Backend as _, ProtocolBackend, Timed};
 use spirea_protocols::{Opening, Responder, Role};
 use spirea_store::{Progress, Snapshot};
 
-use crate::{Database, HintFile, Identity, LoadError};
+use crate::{Database, Identity, LoadError};
 
 impl Database {
     /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. The call
@@ -51,19 +51,25 @@ impl Database {
         opening: Opening,
         in_place: impl FnOnce(Box<dyn Responder>) -> Box<dyn Responder>,
     ) -> Result<Self, LoadError> {
-        let manifest = snapshot.manifest();
         let timed = Arc::new(Timed::new(Arc::clone(backend)));
-        let responder = in_place(manifest.protocol.on().open(&timed, snapshot.files(), opening)?);
-        let identity = Identity {
-            name: manifest.name.clone(),
-            version: snapshot.version(),
-            party: manifest.protocol.party(opening)?,
-            params: manifest.protocol.clone(),
-            table: manifest.table.clone(),
-            hint: HintFile::of(snapshot),
-            manifest: manifest.hashed_bytes().into(),
-            backend: backend.id(),
-        };
+        let responder = snapshot.manifest().protocol.on().open(&timed, snapshot.files(), opening)?;
+        Self::opened(snapshot, &timed, opening, in_place(responder))
+    }
+
+    /// Creates the database of a snapshot whose server half was opened on `timed`, in the form
+    /// `opening`. Nothing is computed.
+    ///
+    /// # Errors
+    /// [`LoadError::Inconsistent`] if the parts do not belong together; [`LoadError::Protocol`] if
+    /// `opening` does not say which of two servers this is.
+    pub fn opened<B: ProtocolBackend>(
+        snapshot: &Snapshot,
+        timed: &Timed<B>,
+        opening: Opening,
+        responder: Box<dyn Responder>,
+    ) -> Result<Self, LoadError> {
+        let party = snapshot.manifest().protocol.party(opening)?;
+        let identity = Identity::of(snapshot, party, timed.id());
         let database = Self::new(identity, responder)?.with_step_times(Arc::clone(timed.observer()));
         Ok(match opening.role {
             Role::Folds(_) => database.of_partials(),

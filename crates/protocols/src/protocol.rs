@@ -147,6 +147,20 @@ pub trait Serve<B>: Protocol {
         Ok(())
     }
 
+    /// Precomputes as [`Serve::precompute`] does, and opens the server half if both share most of
+    /// their work. Otherwise returns `None`, and the caller opens the server half from the files.
+    ///
+    /// # Errors
+    /// Those of [`Serve::precompute`] and [`Serve::open`].
+    fn precompute_open(
+        &self,
+        backend: &Arc<B>,
+        job: Precomputation<'_>,
+        _opening: Opening,
+    ) -> Result<Option<Box<dyn Responder>>> {
+        self.precompute(backend, job).map(|()| None)
+    }
+
     /// Updates the precomputed data of a database after some of its records have changed, if
     /// [`Protocol::hint_lasts`]. The result has the same bytes as [`Serve::precompute`] of the
     /// changed database; the cost depends on the changes, the panels that they touch and the hint.

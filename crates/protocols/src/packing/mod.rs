@@ -80,8 +80,32 @@ impl PackingShape {
         Ok(match self {
             Self::Expanded(shape) => Box::new(Registered::new(shape, backend, rows, &entry)?),
             Self::Rotated(shape) => Box::new(Registered::new(shape, backend, rows, &entry)?),
-            Self::OneShot(shape) => Box::new(OneShotServer::new(shape, backend, seed, rows.rows, &entry)?),
+            Self::OneShot(shape) => Box::new(OneShotServer::new(shape, backend, seed, rows.rows, &entry)?.0),
         })
+    }
+
+    /// Opens the server half as [`Self::open`] does, and writes the hint that clients download, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`] and [`Self::write_hint`].
+    pub fn open_and_write<B: RingBackend>(
+        self,
+        backend: &Arc<B>,
+        seed: &Seed,
+        rows: PackedRows,
+        hint: &LweHint,
+        out: &mut dyn Write,
+    ) -> Result<Box<dyn PackScheme<B>>, ProtocolError> {
+        match self {
+            Self::Expanded(_) | Self::Rotated(_) => self.open(backend, seed, rows, hint),
+            Self::OneShot(shape) => {
+                let entry = hint.entries(rows.rows)?;
+                let (server, halves) = OneShotServer::new(shape, backend, seed, rows.rows, &entry)?;
+                out.write_all(&halves).map_err(ProtocolError::Write)?;
+                Ok(Box::new(server))
+            }
+        }
     }
 
     /// Writes the hint that clients download, if there is one. The arguments are those of

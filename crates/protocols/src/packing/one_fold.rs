@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use spirea_backend::RingBackend;
+use spirea_backend::{RingBackend, StoredFile};
 use spirea_lattice::lwe::{BlindedUnit, BlindingFactor};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweEncryptor, LweSet, RingSet};
@@ -17,7 +17,7 @@ use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
 use super::client::{PackClient, Reader};
-use super::scheme::{PackedRows, PackedServer};
+use super::scheme::{PackScheme, PackedRows, PackedServer};
 use super::{PackingShape, packed_exceedance_log2};
 use crate::bins::Bins;
 use crate::choice::KeyDelivery;
@@ -242,15 +242,44 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
         shape.ring.write_hint(backend, &self.0.seed, shape.rows(), &hint, job.hint)
     }
 
+    /// Encodes the plaintexts once, for the hint that clients download and for the server half.
+    fn precompute_open(
+        &self,
+        backend: &Arc<B>,
+        job: Precomputation<'_>,
+        opening: Opening,
+    ) -> Result<Option<Box<dyn Responder>>> {
+        let (seed, shape) = (&self.0.seed, self.shape());
+        let hint = self.0.hint_of_bins((P::SPREAD, shape.bins), &**backend, job.matrix, job.progress)?;
+        hint.write(job.server)?;
+        let scheme = shape.ring.open_and_write(backend, seed, shape.rows(), &hint, job.hint)?;
+        drop(hint);
+        self.server(backend, job.matrix, opening, || Ok(scheme)).map(Some)
+    }
+
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
+        let (folded, shape) = (&self.0, self.shape());
+        self.server(backend, &files.matrix, opening, || {
+            let hint = folded.read_hint(P::SPREAD, &files.server)?;
+            shape.ring.open(backend, &folded.seed, shape.rows(), &hint)
+        })
+    }
+}
+
+impl<P: PackedProtocol> FoldedParams<P> {
+    /// Opens the server half. `scheme` opens the steps after the rows, if the role needs them.
+    fn server<B: RingBackend>(
+        &self,
+        backend: &Arc<B>,
+        matrix: &StoredFile,
+        opening: Opening,
+        scheme: impl FnOnce() -> Result<Box<dyn PackScheme<B>>>,
+    ) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let (folded, shape) = (&self.0, self.shape());
         let (layout, query) = (folded.layout(P::SPREAD), shape.first_queries());
-        let rows = MatrixRows::open(backend, layout, query, &files.matrix, opening)?;
-        let scheme = opening.role.keeps(|| {
-            let hint = folded.read_hint(P::SPREAD, &files.server)?;
-            shape.ring.open(backend, &folded.seed, shape.rows(), &hint)
-        })?;
+        let rows = MatrixRows::open(backend, layout, query, matrix, opening)?;
+        let scheme = opening.role.keeps(scheme)?;
         let (sizes, max_batch) = (shape.sizes(), folded.max_batch_in_bins(shape.asked(), shape.bins));
         Ok(Box::new(PackedServer { sizes, max_batch, rows, scheme }))
     }

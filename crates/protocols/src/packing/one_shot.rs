@@ -215,18 +215,18 @@ pub(crate) struct OneShotServer<B: RingBackend> {
 
 impl<B: RingBackend> OneShotServer<B> {
     /// Creates the server from the entries of `rows` LWE ciphertexts of the database of `seed`, N
-    /// for each result.
+    /// for each result. Also returns the `a` halves of all results, the hint for clients.
     pub fn new(
         shape: OneShotShape,
         backend: &Arc<B>,
         seed: &Seed,
         rows: usize,
         entry: &Entry<'_>,
-    ) -> Result<Self, ProtocolError> {
+    ) -> Result<(Self, Vec<u8>), ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), shape.rotated)?;
         let uniform = UniformHalves::new(shape.query(), seed);
-        let (plain, fixed, _) = fix(&shape, &ring, &uniform, 0..shape.results, entry)?;
-        Ok(Self { shape, ring, rows, plain, fixed })
+        let (plain, fixed, halves) = fix(&shape, &ring, &uniform, 0..shape.results, entry)?;
+        Ok((Self { shape, ring, rows, plain, fixed }, halves))
     }
 }
 

@@ -55,6 +55,17 @@ impl Library {
         Ok(opened)
     }
 
+    /// Returns the delta of the kept version number `place`, counted from the newest, without
+    /// opening it. Returns `None` if it must be opened: if the version is among the [`READY`]
+    /// newest, or no delta that answers has its shape.
+    pub(super) fn asleep_at(&self, name: &str, place: usize, snapshot: &Snapshot) -> Option<Database> {
+        if place < READY || snapshot.manifest().delta_of.is_none() {
+            return None;
+        }
+        let answering = self.engine.versions(name).unwrap_or_default();
+        answering.iter().filter_map(Served::delta).find_map(|delta| delta.asleep_like(snapshot))
+    }
+
     /// Releases the memory of the deltas that only former versions have, except for the newest
     /// [`READY`] versions, and of deltas that were opened on request and are idle. The caller must
     /// hold the turn of the database.

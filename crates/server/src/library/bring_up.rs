@@ -49,17 +49,19 @@ impl Library {
     }
 
     /// Replaces the interim form of the current version, then loads the earlier versions that are
-    /// kept. Failures are logged; the current version keeps answering.
+    /// kept. The deltas of all but the newest versions stay asleep until clients ask for them.
+    /// Failures are logged; the current version keeps answering.
     fn settle(&self, name: &str, entry: &Entry) {
         let versions = entry.source.versions();
         if let Some(current) = versions.first() {
             self.replace_interim(name, &current.base);
         }
-        for version in versions.iter().skip(1) {
-            let served = self.open(name, version, |loader, snapshot| {
-                verify(snapshot)?;
-                loader.open(snapshot)
-            });
+        for (place, version) in versions.iter().enumerate().skip(1) {
+            let served =
+                self.open(name, version, |loader, snapshot| match self.asleep_at(name, place, snapshot) {
+                    Some(delta) => Ok(Arc::new(delta)),
+                    None => verify(snapshot).and_then(|()| loader.open(snapshot)),
+                });
             if let Ok(served) = served {
                 self.engine.publish_former(served);
                 let _turn = entry.turn();
@@ -144,11 +146,13 @@ impl Library {
     }
 
     /// Makes the current version answer. If it cannot be loaded, rolls back to the version before.
+    /// `delta` is the delta of the version, if it is already open.
     pub(super) fn bring_up(
         self: &Arc<Self>,
         name: &str,
         entry: &Entry,
         repository: &Repository,
+        delta: Option<Arc<Database>>,
     ) -> Result<(), PublishError> {
         self.await_followers(name, entry, repository);
         let _turn = entry.turn();
@@ -157,7 +161,11 @@ impl Library {
         if newest.is_some_and(|newest| *newest.version() == current.version()) {
             return Ok(());
         }
-        if let Err(cause) = self.answer(name, &current, Loader::open_interim) {
+        let open = |loader: &Loader, snapshot: &Snapshot| match &delta {
+            Some(delta) if delta.identity().version == snapshot.version() => Ok(Arc::clone(delta)),
+            _ => loader.open_interim(snapshot),
+        };
+        if let Err(cause) = self.answer(name, &current, open) {
             self.engine.refuse(name, cause.clone());
             repository.roll_back(None)?;
             return Err(PublishError::Load(cause));

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use spirea_backend::StoredFile;
+use spirea_engine::Served;
 use spirea_protocols::{Table, Version};
 use spirea_store::changes::Cursor;
-use spirea_store::repository::{Shrinking, StoredRecord};
+use spirea_store::repository::{Applied, Shrinking, StoredRecord};
 use spirea_store::{Changes, FileEntry, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
 use super::entries::{Entry, Library};
@@ -134,8 +135,14 @@ impl Library {
             StoreError::Io { source, .. } => ReceiveError::Broken(source).into(),
             error => PublishError::from(error),
         })?;
-        let record = repository.apply(changes, &self.loader.cpu(), &Silent)?;
-        self.bring_up(name, entry, repository)?;
+        let timed = self.loader.builder();
+        let residence = self.loader.interim(&current.base.manifest().protocol).residence;
+        let Applied { record, servers } = repository.apply_open(changes, &timed, residence, &Silent)?;
+        let former = self.engine.version(name, None).ok();
+        let former = former.as_ref().and_then(Served::delta);
+        let take_over = |delta| self.loader.take_over(delta, &timed, servers, former);
+        let delta = record.delta.as_ref().and_then(take_over);
+        self.bring_up(name, entry, repository, delta)?;
         if is_large(&record) {
             self.spawn_compaction(name);
         }
@@ -157,7 +164,7 @@ impl Library {
         let staging = repository.staging()?;
         receive(archive, staging.path(), name)?;
         let record = repository.take_base(staging, shrinking, &Silent)?;
-        self.bring_up(name, entry, repository)?;
+        self.bring_up(name, entry, repository, None)?;
         Ok(Published::from(&record))
     }
 
@@ -170,7 +177,7 @@ impl Library {
         let (entry, repository) = self.own(name)?;
         let to = to.map(|digits| repository.find(digits)).transpose()?;
         let record = repository.roll_back(to)?;
-        self.bring_up(name, entry, repository)?;
+        self.bring_up(name, entry, repository, None)?;
         Ok(Published::from(&record))
     }
 
@@ -183,7 +190,7 @@ impl Library {
         let (entry, repository) = self.own(name)?;
         let compact = || {
             let record = repository.compact(&self.loader.cpu(), &Silent)?;
-            self.bring_up(name, entry, repository)?;
+            self.bring_up(name, entry, repository, None)?;
             Ok(Published::from(&record))
         };
         let compacted = compact();

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::thread;
 
 use spirea_client::{ClientOptions, HttpClient, Keep};
+use spirea_server::ServerConfig;
 use tempfile::tempdir;
 
-use crate::fixture::Running;
+use crate::fixture::{Running, eventually};
 use crate::publish::{config, repository, serve_with, snapshot};
 
 /// Serves a repository with one base.
@@ -112,4 +113,33 @@ fn a_former_delta_that_is_damaged_on_disk_is_not_opened() {
     std::fs::write(&matrix, &bytes).unwrap();
     assert_eq!(ask(&mut second), "change 1");
     assert_eq!(opened(&server), Some(1.0));
+}
+
+#[test]
+fn a_start_opens_no_deltas_of_former_versions() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "exppack-simple", true, 1));
+    let server = serve_with(config(&path));
+    change(&server, 1..=1);
+    let mut early = client(&server);
+    let deltas = folder.path().join("repository/deltas");
+    let [delta] = std::fs::read_dir(&deltas).unwrap().collect::<Vec<_>>().try_into().unwrap();
+    change(&server, 2..=5);
+    let address = server.address;
+    drop(server);
+
+    // A delta that a start opens, or verifies, would be missing among the versions.
+    let matrix = delta.unwrap().path().join("matrix.bin");
+    let mut bytes = std::fs::read(&matrix).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&matrix, &bytes).unwrap();
+    let server = serve_with(ServerConfig { listen: address, ..config(&path) });
+    // The base alone is the sixth version.
+    let served = || server.metric("spirea_versions_served{database=\"table\"}");
+    eventually("all versions", || served() == Some(6.0));
+    assert_eq!((open(&server), opened(&server)), (Some(3.0), Some(0.0)));
+    bytes[100] ^= 1;
+    std::fs::write(&matrix, &bytes).unwrap();
+    assert_eq!(ask(&mut early), "change 1");
+    assert_eq!((ask(&mut early), opened(&server)), ("change 5".into(), Some(1.0)));
 }

@@ -291,6 +291,7 @@ fn patch<B: ProtocolBackend>(
         delta_of: None,
         changes: None,
         apple: None,
+        kept: None,
     };
     let computed = match manifest.protocol.hint_lasts() {
         true => {
@@ -302,11 +303,12 @@ fn patch<B: ProtocolBackend>(
             Computed {
                 hint: entry(folder, HINT_FILE, quiet)?,
                 server: manifest.server.as_ref().map(|_| entry(folder, SERVER_FILE, quiet)).transpose()?,
+                opened: None,
             }
         }
         false => draft.compute(folder, backend, progress)?,
     };
-    draft.complete(folder, computed, backend, progress)
+    draft.complete(folder, computed, backend, progress).map(drop)
 }
 
 /// Returns the seed of the public matrices for a base that replaces a base with the parameters
@@ -402,7 +404,8 @@ fn rebuild<B: ProtocolBackend>(
         delta_of: None,
         changes: None,
         apple: None,
+        kept: None,
     };
     let computed = draft.compute(folder, backend, progress)?;
-    draft.complete(folder, computed, backend, progress)
+    draft.complete(folder, computed, backend, progress).map(drop)
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::ProtocolBackend;
+use spirea_backend::{ProtocolBackend, Residence};
 use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
-use spirea_protocols::{Sizes, Table, TableKind, delta};
+use spirea_protocols::{Responder, Sizes, Table, TableKind, delta};
 
 use super::draft::Draft;
 use super::draws::Draws;
@@ -156,7 +156,9 @@ impl Entry {
     }
 }
 
-/// Builds the delta of `base` with these changes into `folder`, which exists and is empty.
+/// Builds the delta of `base` with these changes into `folder`, which exists and is empty. Returns
+/// its server halves, one for each of the protocol's servers. With `kept`, they are kept to answer,
+/// with the database in this residence, and the build prepares them only once.
 ///
 /// # Errors
 /// See [`StoreError`].
@@ -166,8 +168,9 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     changes: &Changes,
     folder: &Path,
     backend: &Arc<B>,
+    kept: Option<Residence>,
     progress: &dyn Progress,
-) -> Result<(), StoreError> {
+) -> Result<Vec<Box<dyn Responder>>, StoreError> {
     let version = base.version();
     let salt = delta::salt(&version);
     let mut entries: Vec<_> = changes
@@ -241,6 +244,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         delta_of: Some(version),
         changes: Some(write_entry(folder, CHANGES_FILE, &changes.to_bytes())?),
         apple: None,
+        kept,
     };
     let computed = draft.compute(folder, backend, progress)?;
     draft.complete(folder, computed, backend, progress)

@@ -5,9 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_backend::{ProtocolBackend, StoredFile};
+use spirea_backend::{ProtocolBackend, Residence, StoredFile};
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Files, Precomputation, ProtocolError, Table, Version};
+use spirea_protocols::{Files, Precomputation, ProtocolError, Responder, Table, Version};
 
 use super::test::Samples;
 use crate::apple::AppleTables;
@@ -33,12 +33,17 @@ pub(super) struct Draft {
     pub changes: Option<FileEntry>,
     /// Tables for Apple's clients, with their file.
     pub apple: Option<(AppleTables, FileEntry)>,
+    /// Residence of the database in server halves that are kept to answer. Without one, the
+    /// self-test opens the server halves from the files on disk.
+    pub kept: Option<Residence>,
 }
 
 /// Files computed from a database.
 pub(super) struct Computed {
     pub hint: FileEntry,
     pub server: Option<FileEntry>,
+    /// The server half, if the computation opened it.
+    pub opened: Option<Box<dyn Responder>>,
 }
 
 impl Draft {
@@ -58,7 +63,13 @@ impl Draft {
         let mut server = Output::create(folder, SERVER_FILE, progress)?;
         let matrix = &StoredFile::at(folder.join(MATRIX_FILE));
         let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress: &mut report };
-        let outcome = self.protocol.on().precompute(backend, job);
+        let outcome = match self.kept {
+            // A protocol whose server half shares the computation has a single server.
+            Some(residence) => {
+                self.protocol.on().precompute_open(backend, job, self.protocol.openings(residence)[0])
+            }
+            None => self.protocol.on().precompute(backend, job).map(|()| None),
+        };
         report(1.0);
         go_on(progress)?;
         match outcome {
@@ -67,30 +78,32 @@ impl Draft {
                 Err(source).at("write", &folder.join(name))
             }
             Err(error) => Err(error.into()),
-            Ok(()) => {
+            Ok(opened) => {
                 let (hint, server) = (hint.finish(folder)?, server.finish(folder)?);
                 if server.bytes > 0 {
-                    return Ok(Computed { hint, server: Some(server) });
+                    return Ok(Computed { hint, server: Some(server), opened });
                 }
                 let path = folder.join(SERVER_FILE);
                 fs::remove_file(&path).at("remove", &path)?;
-                Ok(Computed { hint, server: None })
+                Ok(Computed { hint, server: None, opened })
             }
         }
     }
 
     /// Tests the snapshot with real queries and writes its manifest. When this returns, the
-    /// snapshot is complete and on disk.
+    /// snapshot is complete and on disk. Returns the server halves that were tested, one for each
+    /// of the protocol's servers.
     pub(super) fn complete<B: ProtocolBackend>(
         self,
         folder: &Path,
         computed: Computed,
         backend: &Arc<B>,
         progress: &dyn Progress,
-    ) -> Result<(), StoreError> {
-        let Self { name, created, table, protocol, statistics, samples, delta_of, changes, apple } = self;
+    ) -> Result<Vec<Box<dyn Responder>>, StoreError> {
+        let Self { name, created, table, protocol, statistics, samples, delta_of, changes, apple, kept } =
+            self;
         let (apple, apple_tables) = apple.unzip();
-        let Computed { hint, server } = computed;
+        let Computed { hint, server, opened } = computed;
         let [matrix_path, hint_path, server_path, manifest_path] =
             [MATRIX_FILE, HINT_FILE, SERVER_FILE, MANIFEST_FILE].map(|name| folder.join(name));
         let hint_rows = match protocol.hint_rows() {
@@ -120,9 +133,17 @@ impl Draft {
         };
         manifest.validate()?;
         go_on(progress)?;
-        let files = Files::at(matrix_path, server_path);
         samples.check_seals(&manifest.table)?;
-        samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
+        let servers = || match opened {
+            Some(server) => Ok(vec![server]),
+            None => {
+                let (on, files) = (manifest.protocol.on(), Files::at(matrix_path, server_path));
+                let residence = kept.unwrap_or(Residence::Mapped);
+                let openings = manifest.protocol.openings(residence).into_iter();
+                openings.map(|opening| on.open(backend, &files, opening)).collect()
+            }
+        };
+        let servers = samples.test(&manifest.protocol, servers, &hint_path, progress)?;
         // Synced only now, so that the disk could write while the hint was computed.
         for entry in manifest.files() {
             sync(&folder.join(&entry.file))?;
@@ -137,7 +158,8 @@ impl Draft {
             return Err(StoreError::BadOption(detail.into()));
         }
         write_synced(&manifest_path, &bytes)?;
-        sync_folder(folder)
+        sync_folder(folder)?;
+        Ok(servers)
     }
 }
 

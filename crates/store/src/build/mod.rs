@@ -79,7 +79,8 @@ pub fn build<B: ProtocolBackend>(
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
     let (delta_of, changes) = (None, None);
-    let draft = Draft { name, created, table, protocol, statistics, samples, delta_of, changes, apple };
+    let kept = None;
+    let draft = Draft { name, created, table, protocol, statistics, samples, delta_of, changes, apple, kept };
     let computed = draft.compute(folder.path(), backend, progress)?;
     draft.complete(folder.path(), computed, backend, progress)?;
     folder.publish()?;

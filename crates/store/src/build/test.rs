@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Files, Prepared, ProtocolError, Query, Table};
+use spirea_protocols::{Prepared, ProtocolError, Query, Responder, Table};
 
 use crate::error::IoContext;
 use crate::progress::go_on;
@@ -53,15 +51,15 @@ impl Samples {
         })
     }
 
-    /// Queries each chosen record through the client and all server halves, over the files on disk.
-    pub(super) fn test<B: ProtocolBackend>(
+    /// Queries each chosen record through the client and all server halves, which `open` opens.
+    /// Returns the server halves.
+    pub(super) fn test(
         self,
         params: &ProtocolParams,
-        backend: &Arc<B>,
-        files: &Files,
+        open: impl FnOnce() -> Result<Vec<Box<dyn Responder>>, ProtocolError>,
         hint: &Path,
         progress: &dyn Progress,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Box<dyn Responder>>, StoreError> {
         let mut rng = SecretRng::from_os().map_err(ProtocolError::from)?;
         // The hint's bytes are freed before the matrix is opened: together they would be the peak
         // memory of a build.
@@ -69,9 +67,7 @@ impl Samples {
             let bytes = std::fs::read(hint).at("read", hint)?;
             params.client(&bytes, &[], &mut rng)?
         };
-        let open = |opening| params.on().open(backend, files, opening);
-        let servers =
-            params.openings(Residence::Mapped).into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let servers = open()?;
         let keys = client.keys().map(|keys| servers[0].prepare_keys(keys.bytes())).transpose()?;
         let mut answers = Vec::new();
         for (done, (index, record)) in self.0.iter().enumerate() {
@@ -84,7 +80,6 @@ impl Samples {
             }
             answers.push((*index, record, state, answered));
         }
-        drop(servers);
         for (record, sealed, state, answers) in answers {
             let answers: Vec<&[u8]> = answers.iter().map(Vec::as_slice).collect();
             let decoded = match client.decode(state, &answers) {
@@ -101,6 +96,6 @@ impl Samples {
             }
         }
         progress.update(Phase::Test, self.0.len() as u64, self.0.len() as u64);
-        Ok(())
+        Ok(servers)
     }
 }

@@ -16,6 +16,7 @@
 //! Any number of threads may use a repository. Changes wait for each other; a compaction runs in
 //! parallel, and the changes that come meanwhile become the delta of its new base.
 
+mod apply;
 #[cfg(feature = "object-store")]
 mod bucket;
 #[cfg(not(feature = "object-store"))]
@@ -32,10 +33,12 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spirea_backend::ProtocolBackend;
+use spirea_backend::{ProtocolBackend, Residence};
 use spirea_protocols::signature::{PrivateKey, Signature};
-use spirea_protocols::{Version, delta};
+use spirea_protocols::{Responder, Version, delta};
 
+pub use apply::Applied;
+use apply::changes_of;
 pub use bucket::BucketPublisher;
 pub use copy::{Offer, Published, Publisher, Trust};
 use log::{BASES, DELTAS, snapshot_path};
@@ -44,9 +47,9 @@ pub use staging::Staging;
 use staging::WORK;
 
 use crate::build::{Shape, build_delta, compact, values_with};
-use crate::changes::{After, Cursor};
+use crate::changes::Cursor;
 use crate::error::IoContext;
-use crate::files::{read_at_most, sync, sync_folder};
+use crate::files::{sync, sync_folder};
 pub use crate::succession::Shrinking;
 use crate::succession::{check_base, check_successor};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
@@ -270,62 +273,6 @@ impl Repository {
         check_successor(base.manifest(), former, values, shrinking)
     }
 
-    /// Adds changes to those of the current version, and makes the result the current version, with
-    /// the changes' cursor. When this returns, the changes are on disk; after an error, nothing has
-    /// changed. Changes without a cursor keep that of the current version. A table in bins has no
-    /// deltas: its changes make a new base.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchVersion`] without a base, [`StoreError::OtherCursor`] if the changes
-    /// follow another cursor, [`StoreError::BadChange`] if the table cannot
-    /// accept a change, [`StoreError::Damaged`] if the existing changes cannot be read; see also
-    /// [`StoreError`].
-    pub fn apply<B: ProtocolBackend>(
-        &self,
-        changes: Changes,
-        backend: &Arc<B>,
-        progress: &dyn Progress,
-    ) -> Result<VersionRecord, StoreError> {
-        let _writing = locked(&self.writing);
-        let current = self.expect_current()?;
-        if let After::Exactly(after) = changes.after()
-            && *after != current.cursor
-        {
-            let (after, current) = (after.clone(), current.cursor);
-            return Err(StoreError::OtherCursor { path: self.folder.clone(), after, current });
-        }
-        let cursor = changes.cursor().or(current.cursor.as_ref()).cloned();
-        if changes.is_empty() {
-            if cursor == current.cursor {
-                return Ok(current);
-            }
-            let VersionRecord { base, delta, values, .. } = current;
-            return self.commit(Content { base, delta, values, cursor }, None);
-        }
-        if current.base.manifest().apple.is_some() {
-            let detail = "the table is served to Apple's clients too, whose tables take no changes: build and publish a new snapshot";
-            return Err(StoreError::BadOption(detail.into()));
-        }
-        let mut all = changes_of(&current)?;
-        let has_deltas = current.base.manifest().protocol.bins() == 1;
-        let count = |values| values_with(&current.base, values, &all, &changes);
-        let values = current.values.filter(|_| has_deltas).map(count).transpose()?;
-        all.extend(changes);
-        all.check(&current.base.manifest().table)?;
-        if !has_deltas {
-            // With a delta, clients would query the delta for each bin. The table is compacted
-            // instead; under the protocols for two servers, this only copies records.
-            let staging = self.staging()?;
-            compact(&current.base, &all, staging.path(), backend, progress)?;
-            let snapshot = Snapshot::open(staging.path())?;
-            let base = self.install(staging, &snapshot, BASES)?;
-            return self.commit(Content::of(base, cursor), None);
-        }
-        let shape = current.delta.as_ref().and_then(Shape::of);
-        let delta = self.make_delta(&current.base, shape, &all, backend, progress)?;
-        self.commit(Content { base: current.base, delta: Some(delta), values, cursor }, None)
-    }
-
     /// Finds the one version that begins with some hexadecimal digits.
     ///
     /// # Errors
@@ -422,7 +369,7 @@ impl Repository {
             return self.commit(Content::of(base, now.cursor), None);
         }
         let values = values_with(&base, base.manifest().table.entries, &Changes::new(), &rest)?;
-        let delta = self.make_delta(&base, None, &rest, backend, progress)?;
+        let (delta, _) = self.make_delta(&base, None, &rest, backend, None, progress)?;
         let content = Content { base, delta: Some(delta), values: Some(values), cursor: now.cursor };
         self.commit(content, None)
     }
@@ -440,12 +387,13 @@ impl Repository {
         before: Option<Shape>,
         changes: &Changes,
         backend: &Arc<B>,
+        kept: Option<Residence>,
         progress: &dyn Progress,
-    ) -> Result<Snapshot, StoreError> {
+    ) -> Result<(Snapshot, Vec<Box<dyn Responder>>), StoreError> {
         let staging = self.staging()?;
-        build_delta(base, before, changes, staging.path(), backend, progress)?;
+        let servers = build_delta(base, before, changes, staging.path(), backend, kept, progress)?;
         let snapshot = Snapshot::open(staging.path())?;
-        self.install(staging, &snapshot, DELTAS)
+        Ok((self.install(staging, &snapshot, DELTAS)?, servers))
     }
 
     /// Moves a complete snapshot into place. No record names it yet: reopening the repository would
@@ -582,19 +530,6 @@ impl Content {
 
 fn is_of(record: &VersionRecord, base: &Snapshot, delta: Option<&Snapshot>) -> bool {
     record.version == delta::version(base.version(), delta.map(Snapshot::version))
-}
-
-/// Reads the changes of a version's delta.
-fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
-    let Some(delta) = &record.delta else { return Ok(Changes::new()) };
-    let path = delta.changes_path();
-    let damaged = |detail: &str| StoreError::Damaged { path: path.clone(), detail: detail.into() };
-    let entry = delta.manifest().changes.as_ref().ok_or_else(|| damaged("its manifest does not name it"))?;
-    let bytes = read_at_most(&path, entry.bytes).at("read", &path)?;
-    if entry.blake3 != *blake3::hash(&bytes).as_bytes() {
-        return Err(damaged("its content does not match the manifest's hash"));
-    }
-    Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

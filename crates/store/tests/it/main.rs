@@ -16,6 +16,7 @@ mod json;
 mod layout;
 mod lists;
 mod memory;
+mod prepared;
 mod proofs;
 mod refusals;
 mod repository;

@@ -33,6 +33,23 @@ impl Reservation for Counted {
 }
 
 #[test]
+fn a_database_takes_over_the_pace_of_a_like_one() {
+    let (former, _) = database("test", VERSION, 0, no_hook());
+    let next = || {
+        let turns = Arc::new(Counted::default());
+        let (next, _) = database("test", VERSION, 0, no_hook());
+        (next.with_reservation(Arc::clone(&turns) as Arc<dyn Reservation>), turns)
+    };
+    let (first, turns) = next();
+    first.measure_like(&former).unwrap();
+    assert!(turns.taken.load(Ordering::SeqCst) > 1, "the former database was not measured");
+    former.measure().unwrap();
+    let (second, turns) = next();
+    second.measure_like(&former).unwrap();
+    assert_eq!((turns.taken.load(Ordering::SeqCst), second.pace()), (0, former.pace()));
+}
+
+#[test]
 fn keys_are_prepared_in_turns_where_there_is_room() {
     let engine = Arc::new(Engine::new(8, KeyRegistry::open(&in_memory(8)).unwrap()).unwrap());
     let turns = Arc::new(Counted::default());
