@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits,
 };
-use spirea_math::{Expansion, Gadget, Ring};
+use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
 /// A case: a pipeline through every step.
 #[derive(Clone, Debug)]
@@ -221,6 +221,47 @@ fn narrow_words_agree() {
         pipeline(20, 12, 9).check();
         pipeline(6, 12, 2).check();
     }
+}
+
+/// Every factor is the largest, q - 1, over more columns than a sum holds without a reduction. The
+/// numbers of rows, columns and queries leave a rest in each of their groups.
+#[test]
+fn widest_sums_agree() {
+    let largest = PRIMES.map(|family| family[0]);
+    for q in largest.into_iter().chain([67_084_289, 268_369_921]) {
+        let (ring, modulus) = (ring(64, &[q]), Modulus::new(q));
+        // The kernels multiply plaintexts by 2^32 in advance, which makes this one q - 1.
+        let plaintext = modulus.neg(modulus.inverse(((1 << 32) % u64::from(q)) as u32));
+        let fill = |_: usize, _: usize, to: &mut [i32]| {
+            to.fill(0);
+            to[0] = plaintext as i32;
+        };
+        for (rows, columns, queries) in [(4, 321, 1), (8, 300, 2), (7, 333, 11)] {
+            let words = vec![q - 1; queries * columns * 2 * ring.words()];
+            let case = format!("{rows} rows, {columns} columns, {queries} queries modulo {q}");
+            rings::check(
+                &case,
+                &fold_all(&NaiveBackend, &ring, [rows, columns, queries], &fill, &words),
+                |backend| fold_all(backend, &ring, [rows, columns, queries], &fill, &words),
+            );
+        }
+    }
+}
+
+/// Returns the observable bytes of a fold of `rows` by `columns` plaintexts by the leaves of
+/// `queries` queries.
+fn fold_all<B: RingBackend>(
+    backend: &B,
+    ring: &Arc<Ring>,
+    [rows, columns, queries]: [usize; 3],
+    fill: &(impl Fn(usize, usize, &mut [i32]) + Sync),
+    words: &[u32],
+) -> Vec<Vec<u8>> {
+    let tables = backend.tables(ring).unwrap();
+    let plain = backend.encode(&tables, rows, columns, fill).unwrap();
+    let leaves = backend.leaves(&tables, queries, words).unwrap();
+    let folded = backend.poly_fold(&tables, &[plain], &leaves).unwrap();
+    backend.mod_switch(&tables, &[&folded], SwitchedBits { a: 56, b: 55 }).unwrap()
 }
 
 #[test]
