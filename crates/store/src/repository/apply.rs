@@ -9,8 +9,6 @@ use super::log::BASES;
 use super::{Content, Repository, VersionRecord, locked};
 use crate::build::{Shape, compact, values_with};
 use crate::changes::After;
-use crate::error::IoContext;
-use crate::files::read_at_most;
 use crate::{Changes, Progress, Snapshot, StoreError};
 
 /// Result of [`Repository::apply_open`].
@@ -91,7 +89,7 @@ impl Repository {
             let detail = "the table is served to Apple's clients too, whose tables take no changes: build and publish a new snapshot";
             return Err(StoreError::BadOption(detail.into()));
         }
-        let mut all = changes_of(&current)?;
+        let mut all = current.changes()?;
         let has_deltas = current.base.manifest().protocol.bins() == 1;
         let count = |values| values_with(&current.base, values, &all, &changes);
         let values = current.values.filter(|_| has_deltas).map(count).transpose()?;
@@ -111,17 +109,4 @@ impl Repository {
         let content = Content { base: current.base, delta: Some(delta), values, cursor };
         Ok(Applied { record: self.commit(content, None)?, servers })
     }
-}
-
-/// Reads the changes of a version's delta.
-pub(super) fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
-    let Some(delta) = &record.delta else { return Ok(Changes::new()) };
-    let path = delta.changes_path();
-    let damaged = |detail: &str| StoreError::Damaged { path: path.clone(), detail: detail.into() };
-    let entry = delta.manifest().changes.as_ref().ok_or_else(|| damaged("its manifest does not name it"))?;
-    let bytes = read_at_most(&path, entry.bytes).at("read", &path)?;
-    if entry.blake3 != *blake3::hash(&bytes).as_bytes() {
-        return Err(damaged("its content does not match the manifest's hash"));
-    }
-    Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))
 }

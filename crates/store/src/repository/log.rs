@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use spirea_protocols::{Version, delta, signature::Signature};
 
-use crate::changes::Cursor;
+use crate::changes::{Changes, Cursor};
 use crate::error::IoContext;
 use crate::files::{TEMPORARY, read_at_most, replace};
 use crate::{Snapshot, StoreError, time};
@@ -56,6 +56,20 @@ impl VersionRecord {
     /// Returns the name of the dataset.
     pub fn name(&self) -> &str {
         &self.base.manifest().name
+    }
+
+    /// Reads the changes of the delta.
+    pub(super) fn changes(&self) -> Result<Changes, StoreError> {
+        let Some(delta) = &self.delta else { return Ok(Changes::new()) };
+        let path = delta.changes_path();
+        let damaged = |detail: &str| StoreError::Damaged { path: path.clone(), detail: detail.into() };
+        let entry =
+            delta.manifest().changes.as_ref().ok_or_else(|| damaged("its manifest does not name it"))?;
+        let bytes = read_at_most(&path, entry.bytes).at("read", &path)?;
+        if entry.blake3 != *blake3::hash(&bytes).as_bytes() {
+            return Err(damaged("its content does not match the manifest's hash"));
+        }
+        Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))
     }
 }
 

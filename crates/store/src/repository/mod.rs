@@ -38,7 +38,6 @@ use spirea_protocols::signature::{PrivateKey, Signature};
 use spirea_protocols::{Responder, Version, delta};
 
 pub use apply::Applied;
-use apply::changes_of;
 pub use bucket::BucketPublisher;
 pub use copy::{Offer, Published, Publisher, Trust};
 use log::{BASES, DELTAS, snapshot_path};
@@ -352,7 +351,7 @@ impl Repository {
         if from.delta.is_none() {
             return Ok(from);
         }
-        let compacted = changes_of(&from)?;
+        let compacted = from.changes()?;
         let staging = self.staging()?;
         compact(&from.base, &compacted, staging.path(), backend, progress)?;
         let snapshot = Snapshot::open(staging.path())?;
@@ -363,7 +362,7 @@ impl Repository {
         if now.base.version() != from.base.version() {
             return Err(superseded());
         }
-        let rest = changes_of(&now)?.since(&compacted).ok_or_else(superseded)?;
+        let rest = now.changes()?.since(&compacted).ok_or_else(superseded)?;
         let base = self.install(staging, &snapshot, BASES)?;
         if rest.is_empty() {
             return self.commit(Content::of(base, now.cursor), None);

@@ -90,7 +90,7 @@ fn files_longer_than_they_may_be_are_refused_unread() {
     // Makes a file sparse and longer than the memory of any machine.
     let extend = |path: &Path| File::options().write(true).open(path).unwrap().set_len(1 << 42).unwrap();
     extend(&record.delta.as_ref().unwrap().changes_path());
-    let error = changes_of(&record).unwrap_err();
+    let error = record.changes().unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     extend(&log::record_path(&place, record.sequence));
     let error = Repository::create(&place, Settings::default()).expect_err("the record is refused");
@@ -112,7 +112,7 @@ fn content(record: &VersionRecord) -> Content {
         Ok(())
     })
     .unwrap();
-    for (key, change) in changes_of(record).unwrap().iter() {
+    for (key, change) in record.changes().unwrap().iter() {
         let row = u64::from_le_bytes(key.try_into().unwrap());
         match change {
             Change::Put(value) => drop(content.insert(row, value.to_vec())),
@@ -356,7 +356,7 @@ fn changes_that_come_while_a_base_is_compacted_are_its_delta() {
     }
     let meanwhile = Meanwhile(&repository, Mutex::new(Some(later)));
     let record = repository.compact(backend(), &meanwhile).unwrap();
-    let rest = changes_of(&record).unwrap();
+    let rest = record.changes().unwrap();
     assert_eq!(rest, changes(&[(3, Some("later")), (7, None), (ROWS, Some("added"))]));
     let mut expected: Content = (0..ROWS).map(|row| (row, format!("value {row}").into_bytes())).collect();
     expected.extend([(3, b"later".to_vec()), (ROWS, b"added".to_vec())]);
