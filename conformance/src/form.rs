@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use spirea_math::random::public_row;
+use spirea_math::random::{Seed, public_row};
 
 /// Extent of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +103,7 @@ pub fn is_drawn(what: &str, cases: &[&str], count: impl Into<Count>, case: &str)
 fn draw(seed: &str, what: &str, cases: &[&str], count: usize) -> Vec<String> {
     let key = *blake3::hash(format!("{seed}\n{what}").as_bytes()).as_bytes();
     let mut order = vec![0; cases.len()];
-    public_row(&key, 0, &mut order);
+    public_row(&Seed::new(key), 0, &mut order);
     let mut places: Vec<usize> = (0..cases.len()).collect();
     places.sort_by_key(|&place| (order[place], place));
     places.into_iter().take(count).map(|place| cases[place].to_owned()).collect()

@@ -9,7 +9,7 @@ pub mod shards;
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Residence};
-use spirea_math::random::{SecretRng, public_row};
+use spirea_math::random::{SecretRng, Seed, public_row};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{
     AnyIndexClient, ClientKeys, Files, Precomputation, Prepared, PreparedKeys, Query, Responder,
@@ -49,7 +49,7 @@ pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&seed.to_le_bytes());
             let mut words = vec![0; bytes.div_ceil(4)];
-            public_row(&key, index, &mut words);
+            public_row(&Seed::new(key), index, &mut words);
             let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             record.truncate(bytes);
             record

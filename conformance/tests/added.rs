@@ -10,7 +10,7 @@ use spirea_conformance::{Content, Count, Form, Setup, is_drawn, records, setup_o
 use spirea_cpu::CpuBackend;
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::FIELD_ORDER;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Prepared, PreparedKeys, Query};
 
@@ -45,7 +45,7 @@ pub fn accepted(record: &[u8]) -> Option<u64> {
 
 fn parameters(protocol: &str) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 1, RECORD_BYTES).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 1, RECORD_BYTES).unwrap();
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     let grid = &mut json["grid"];
     (grid["unit_rows"], grid["groups"], grid["columns"]) = (RingSet::DEGREE.into(), 1.into(), COLUMNS.into());

@@ -6,7 +6,7 @@
 
 use spirea_conformance::{Form, with_grid};
 use spirea_lattice::RingSet;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Prepared, Query};
 
@@ -22,7 +22,7 @@ const KNOWN: u64 = 0;
 
 fn parameters() -> ProtocolParams {
     let choice = Choice { protocol: "exppack-simple".into(), bins: BINS as usize, ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 100, RECORD_BYTES).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 100, RECORD_BYTES).unwrap();
     let shape =
         [("unit_rows", RECORD_BYTES as u64), ("columns", COLUMNS as u64), ("records", BINS * COLUMNS as u64)];
     with_grid(&params, &shape)

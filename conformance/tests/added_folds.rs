@@ -16,7 +16,7 @@ use spirea_conformance::{Content, Form, Setup, is_drawn, records, setup_of, setu
 use spirea_cpu::CpuBackend;
 use spirea_lattice::lwe::FIELD_ORDER;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::Prepared;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
@@ -27,7 +27,7 @@ const RECORD_BYTES: usize = 5;
 const NAME_BYTES: usize = 3;
 /// Columns of the first fold, and groups, which are the columns of the second fold.
 const WIDTH: usize = 256;
-const SEED: [u8; 32] = [7; 32];
+const SEED: Seed = Seed::new([7; 32]);
 /// Index of the current query's record, which the server knows. The record is in the first column,
 /// and in the group of this number.
 const KNOWN: usize = 3;

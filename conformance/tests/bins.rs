@@ -11,7 +11,7 @@ use spirea_conformance::{
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::{Choice, KeyDelivery, Words};
 use spirea_protocols::keyword::{Bucket, Copies, KeyHash};
 use spirea_protocols::registry::{NAMES, ProtocolParams};
@@ -26,7 +26,7 @@ fn choice(protocol: &str, bins: usize) -> Choice {
 }
 
 fn choose(protocol: &str, records: u64, record_bytes: usize, bins: usize) -> ProtocolParams {
-    ProtocolParams::choose(&choice(protocol, bins), [7; 32], records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice(protocol, bins), Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 fn cpu() -> Arc<CpuBackend> {
@@ -71,7 +71,7 @@ fn packed(name: &str) -> ProtocolParams {
     let packed = |keys, ring: &str, set: &str, (records, record_bytes, bins)| {
         let (ring, set) = (Some(ring.into()), Some(set.into()));
         let choice = Choice { keys, ring, set, ..choice("exppack-simple", bins) };
-        ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+        ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
     };
     let registered = |ring, shape| packed(KeyDelivery::Registered, ring, "module-1280", shape);
     let brought = |ring, shape| packed(KeyDelivery::PerQuery, ring, "module-1280", shape);
@@ -104,7 +104,7 @@ fn small() -> Vec<ProtocolParams> {
         }
     }
     let words = Choice { words: Words::U64, prf: PrfKind::ChaCha12, ..choice("dpf-sum", 9) };
-    all.push(ProtocolParams::choose(&words, [7; 32], 300, 52).unwrap());
+    all.push(ProtocolParams::choose(&words, Seed::new([7; 32]), 300, 52).unwrap());
     let shared = serde_json::json!({
         "protocol": "dpf-xor", "prf": "aes-128", "shares": "bit", "bins": 3,
         "grid": { "records": 40, "record_bytes": 24, "unit_rows": 72, "groups": 1, "columns": 15 }
@@ -173,7 +173,7 @@ fn one_bin_is_no_bins() {
     for protocol in WITH_BINS {
         let (one, none) =
             (choose(protocol, 1000, 40, 1), Choice { protocol: protocol.into(), ..Choice::default() });
-        assert_eq!(one, ProtocolParams::choose(&none, [7; 32], 1000, 40).unwrap());
+        assert_eq!(one, ProtocolParams::choose(&none, Seed::new([7; 32]), 1000, 40).unwrap());
         assert!(!String::from_utf8(one.to_json()).unwrap().contains("bins"));
         assert_eq!(one.bins(), 1);
         let setup = setup(&cpu(), &one, Content::Random(1));
@@ -259,7 +259,9 @@ fn what_is_no_query_for_bins_is_refused() {
 #[test]
 fn bins_that_cannot_be_are_refused() {
     let refused = |choice: &Choice, records, record_bytes, why: &str| {
-        let error = ProtocolParams::choose(choice, [0; 32], records, record_bytes).unwrap_err().to_string();
+        let error = ProtocolParams::choose(choice, Seed::new([0; 32]), records, record_bytes)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(why), "{error}");
     };
     for protocol in WITH_BINS {
@@ -271,7 +273,7 @@ fn bins_that_cannot_be_are_refused() {
     for protocol in ["dpf-xor", "dpf-sum"] {
         refused(&choice(protocol, 1001), 1000, 40, "1001 bins of 1000 records");
         refused(&choice(protocol, 65_536), 65_536, 4000, "at most 64 MiB");
-        ProtocolParams::choose(&choice(protocol, 65_536), [0; 32], 65_536, 40).unwrap();
+        ProtocolParams::choose(&choice(protocol, 65_536), Seed::new([0; 32]), 65_536, 40).unwrap();
     }
     for protocol in NAMES.into_iter().filter(|name| !WITH_BINS.contains(name)) {
         refused(&choice(protocol, 2), 1000, 40, "has no bins: exppack-simple, dpf-xor and dpf-sum have");
@@ -291,8 +293,8 @@ fn bins_that_cannot_be_are_refused() {
     for protocol in WITH_BINS {
         let params = choose(protocol, 1000, 40, 10);
         assert_eq!(params.bins(), 10);
-        assert_eq!(params.of_delta([0; 32], 10, 20).unwrap().bins(), 1);
-        assert_eq!(params.reshaped([0; 32], 2000, 40).unwrap().bins(), 10);
+        assert_eq!(params.of_delta(Seed::new([0; 32]), 10, 20).unwrap().bins(), 1);
+        assert_eq!(params.reshaped(Seed::new([0; 32]), 2000, 40).unwrap().bins(), 10);
     }
     // Groups of exppack-simple are its bins.
     let packed = choose("exppack-simple", 1000, 40, 10);

@@ -11,7 +11,7 @@ use spirea_conformance::{
 use spirea_cpu::CpuBackend;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::Expansion;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::grid::Spread;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
@@ -35,7 +35,7 @@ fn with_grid(
     columns: usize,
 ) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 1, record_bytes).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 1, record_bytes).unwrap();
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     json["grid"]["groups"] = groups.into();
     json["grid"]["columns"] = columns.into();
@@ -68,7 +68,7 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
         }
         let record_bytes = if protocol.ends_with("double") { 3 } else { 900 };
         let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], 40, record_bytes).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 40, record_bytes).unwrap();
         for content in constants.into_iter().chain([Content::Alternating, Content::OneHot]) {
             let mut setup = setup(&backend, &params, content);
             let greatest = greatest_error(&mut setup, &ends(&params), clients(), &mut rng);
@@ -112,7 +112,7 @@ fn extreme_databases_decode_under_every_parameter_set() {
         let [set, ring] =
             [lwe.map(LweSet::name), ring.map(RingSet::name)].map(|name| name.map(str::to_owned));
         let choice = Choice { protocol: protocol.into(), keys, set, ring, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap();
         for content in [Content::Constant(0xff), Content::Alternating] {
             let mut setup = setup(&backend, &params, content);
             let greatest = greatest_error(&mut setup, &ends(&params)[..1], clients(), &mut rng);
@@ -139,7 +139,7 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     for ring in [RingSet::Brief, RingSet::Fast, RingSet::Small] {
         let ring = Some(ring.name().to_owned());
         let choice = Choice { protocol: "exppack-simple".into(), ring, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], 40, 900).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 40, 900).unwrap();
         let rows = params.grid().records_per_unit() * params.record_bytes();
         let [random, repeated] = [Content::Random(3), Content::Constant(0xff)].map(|content| {
             let setup = setup(&backend, &params, content);

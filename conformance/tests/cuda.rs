@@ -8,7 +8,7 @@ use spirea_conformance::{Content, is_drawn, is_long, look_ups_agree, setup, setu
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::{Choice, KeyDelivery, QueryForm, SecurityLevel};
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 
@@ -33,7 +33,7 @@ fn emulated<T>(test: impl FnOnce() -> T) -> T {
 /// Checks that the backend answers look-ups of the last `look_ups` records like the CPU, and that
 /// the client decodes them.
 fn agrees<B: ProtocolBackend>(backend: B, choice: &Choice, records: u64, record_bytes: usize, look_ups: u64) {
-    let params = ProtocolParams::choose(choice, [7; 32], records, record_bytes).unwrap();
+    let params = ProtocolParams::choose(choice, Seed::new([7; 32]), records, record_bytes).unwrap();
     let mut rng = SecretRng::from_os().unwrap();
     let content = Content::Random(3);
     let (expected, found) =
@@ -122,7 +122,9 @@ fn two_devices_share_a_database() {
 
 /// Returns the parameters of a database in which each of two shares has rows.
 fn divisible(protocol: &str) -> ProtocolParams {
-    let choose = |records, bytes| ProtocolParams::choose(&named(protocol), [7; 32], records, bytes).unwrap();
+    let choose = |records, bytes| {
+        ProtocolParams::choose(&named(protocol), Seed::new([7; 32]), records, bytes).unwrap()
+    };
     match protocol {
         "simple" => choose(700, 150),
         "double" => choose(40, 3),

@@ -7,7 +7,7 @@ use spirea_backend::{Residence, Split};
 use spirea_conformance::shards::divided;
 use spirea_conformance::{Content, look_ups_agree, setup, setup_prepared_by};
 use spirea_cpu::CpuBackend;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_pim::{Emulation, EmulationConfig, FaultTime, PimBackend, PimConfig, PlannedFault};
 use spirea_protocols::choice::Choice;
 use spirea_protocols::registry::ProtocolParams;
@@ -30,7 +30,7 @@ fn machine(clusters: usize, mram_bytes: usize) -> Split<CpuBackend, PimBackend> 
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 /// Checks that the machine answers look-ups of the last `look_ups` records like the CPU, and that

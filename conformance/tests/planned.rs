@@ -13,7 +13,7 @@ use spirea_conformance::{Content, Count, LEAST_EXCEEDANCE_LOG2, errors, is_drawn
 use spirea_cpu::CpuBackend;
 use spirea_lattice::noise::two_sided_tail_log2;
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
@@ -65,7 +65,8 @@ impl Case {
             [lwe.map(LweSet::name), ring.map(RingSet::name)].map(|name| name.map(str::to_owned));
         let choice = Choice { protocol: protocol.into(), keys, set, ring, ..Choice::default() };
         let record_bytes = if self.has_two_folds() { 1 } else { 256 };
-        ProtocolParams::choose(&choice, [7; 32], (1 << 30) / record_bytes as u64, record_bytes).unwrap()
+        ProtocolParams::choose(&choice, Seed::new([7; 32]), (1 << 30) / record_bytes as u64, record_bytes)
+            .unwrap()
     }
 
     fn has_two_folds(self) -> bool {

@@ -13,7 +13,7 @@ use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{OneShotQuery, query_bytes, rounded_query_bytes};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_math::{Rotations, SentChunks};
 use spirea_protocols::choice::{KeyDelivery, QueryForm, SecurityLevel};
 use spirea_protocols::dpf::Words;
@@ -22,7 +22,7 @@ use spirea_protocols::{Prepared, ProtocolError, Query};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 /// Protocols whose queries can carry their keys.
@@ -39,7 +39,7 @@ fn choose_one_shot(
 ) -> ProtocolParams {
     let (protocol, ring) = (protocol.to_owned(), Some(ring.to_owned()));
     let choice = Choice { protocol, ring, keys: KeyDelivery::PerQuery, queries, ..Choice::default() };
-    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 /// Checks small databases of random records: records that share units, fill them, or take several
@@ -188,7 +188,7 @@ fn dpf_xor_decodes() {
 fn dpf_sum_decodes() {
     decodes("dpf-sum", &[(1, 1), (40, 3), (1200, 40), (513, 33), (5, 9000)]);
     let choice = Choice { protocol: "dpf-sum".into(), words: Words::U64, ..Choice::default() };
-    selects(&ProtocolParams::choose(&choice, [7; 32], 900, 52).unwrap());
+    selects(&ProtocolParams::choose(&choice, Seed::new([7; 32]), 900, 52).unwrap());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn every_pseudorandom_function_decodes() {
     for prf in PrfKind::ALL {
         for protocol in ["dpf-xor", "dpf-sum"] {
             let choice = Choice { protocol: protocol.into(), prf, ..Choice::default() };
-            selects(&ProtocolParams::choose(&choice, [7; 32], 2100, 17).unwrap());
+            selects(&ProtocolParams::choose(&choice, Seed::new([7; 32]), 2100, 17).unwrap());
         }
     }
 }
@@ -214,7 +214,7 @@ fn every_ring_set_decodes() {
             continue;
         }
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 700, 9000).unwrap();
         selects(&if protocol == "hybrid" { with_grid(&params, &[("groups", 3)]) } else { params });
     }
 }
@@ -238,7 +238,7 @@ fn conservative_sets_decode_as_the_definition_says() {
         }
         let choice =
             Choice { protocol: protocol.into(), security: SecurityLevel::Conservative, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap();
         let expected = if protocol == "onion" { "onion-26" } else { "module-1536" };
         assert!(params.set().starts_with(expected), "{}", params.set());
         let found = setup(&cpu, &params, Content::Random(3));
@@ -256,11 +256,11 @@ fn conservative_sets_decode_as_the_definition_says() {
         }
         let (security, keys) = (SecurityLevel::Conservative, KeyDelivery::PerQuery);
         let choice = Choice { protocol: protocol.into(), security, keys, ..Choice::default() };
-        all_decode(&[ProtocolParams::choose(&choice, [7; 32], 3, 11).unwrap()]);
+        all_decode(&[ProtocolParams::choose(&choice, Seed::new([7; 32]), 3, 11).unwrap()]);
     }
     let params = choose("hybrid", 700, 9000);
     let choice = Choice { set: Some("module-1536".into()), ..params.choice() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 700, 9000).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 700, 9000).unwrap();
     selects(&with_grid(&params, &[("groups", 3)]));
 }
 

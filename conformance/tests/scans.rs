@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use spirea_backend::{BackendError, Observed, Observer, Operation};
 use spirea_conformance::{Content, setup_prepared_by};
 use spirea_cpu::CpuBackend;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::Query;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 
@@ -35,7 +35,7 @@ fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
     for protocol in NAMES.into_iter().filter(|protocol| !["simple", "double"].contains(protocol)) {
         let record_bytes = if protocol.ends_with("double") { 3 } else { 300 };
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], 20, record_bytes).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 20, record_bytes).unwrap();
         let watched = Arc::new(Observed::<_, Scans>::new(Arc::clone(&cpu)));
         let setup = setup_prepared_by(&cpu, &watched, &params, Content::Random(8));
         let query = setup.client.query(5, &mut rng).unwrap().queries.remove(0);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use spirea_conformance::shards::{Shards, shards_of};
 use spirea_conformance::{Form, with_grid};
 use spirea_cpu::CpuBackend;
-use spirea_math::random::{SecretRng, public_row};
+use spirea_math::random::{SecretRng, Seed, public_row};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{Partial, Prepared, ProtocolError, Query, Table, TableKind};
+use spirea_protocols::{Partial, Prepared, ProtocolError, Query, Salt, Table, TableKind};
 
 const GROUPS: usize = 8;
 const PAYLOAD_BYTES: usize = 40;
@@ -23,7 +23,7 @@ const KNOWN: u64 = 3;
 fn parameters(record_bytes: usize) -> ProtocolParams {
     // Numbers of 32 bits, so that the pad consists of words.
     let choice = Choice { protocol: "onion".into(), ring: Some("onion-32".into()), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 1, record_bytes).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 1, record_bytes).unwrap();
     let per_unit = params.grid().records_per_unit() as u64;
     with_grid(&params, &[("groups", GROUPS as u64), ("columns", 1), ("records", GROUPS as u64 * per_unit)])
 }
@@ -42,7 +42,7 @@ fn moved_to_the_first_pad(params: &ProtocolParams, group: u64, bytes: &[u8]) -> 
     let key = blake3::derive_key("spirea v1: public pad of polynomials", seed.as_bytes());
     let pad = |unit: u64| {
         let mut words = vec![0; bytes.len() / 4];
-        public_row(&key, unit, &mut words);
+        public_row(&Seed::new(key), unit, &mut words);
         words
     };
     let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
@@ -131,7 +131,7 @@ fn without_proofs_selectors_of_an_earlier_query_reveal_its_group() {
 #[test]
 fn with_proofs_selectors_of_an_earlier_query_reveal_nothing() {
     let records = parameters(PAYLOAD_BYTES + Proofs::bytes_of(2000) + 8).records();
-    let attack = Attack::new(Some(Proofs::blank(records, [6; 32])));
+    let attack = Attack::new(Some(Proofs::blank(records, Salt::new([6; 32]))));
     let mut rng = SecretRng::from_os().unwrap();
     let tries = if Form::of_environment() == Form::Long { 1000 } else { 2 * GROUPS as u64 };
     for attempt in 0..tries {

@@ -7,13 +7,13 @@ use spirea_backend::{NaiveBackend, Residence};
 use spirea_conformance::shards::{Divided, divided};
 use spirea_conformance::{is_drawn, is_long, with_grid};
 use spirea_cpu::{CpuBackend, Isa};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 /// Returns databases of several panels, subtrees or groups, whose numbers are not powers of two.
@@ -39,12 +39,12 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
     };
     let in_bins = bins.iter().map(|&(records, bins)| {
         let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
-        ProtocolParams::choose(&choice, [7; 32], records, 33).unwrap()
+        ProtocolParams::choose(&choice, Seed::new([7; 32]), records, 33).unwrap()
     });
     let brings_keys = ["exppack-simple", "exppack-double", "hybrid"].contains(&protocol);
     let one_shot = shapes.iter().filter(|_| brings_keys).map(|&(records, record_bytes)| {
         let choice = Choice { protocol: protocol.into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
-        ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+        ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
     });
     chosen
         .chain(in_bins)

@@ -12,7 +12,7 @@ use spirea_conformance::{
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
 use spirea_lattice::noise::sub_gaussian_tail_log2;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::HintForm;
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -25,7 +25,7 @@ fn cpu_backends() -> Vec<Arc<CpuBackend>> {
 
 fn choose(set: LweSet, records: u64, record_bytes: usize) -> Params {
     let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
-    Params::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    Params::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn content_aimed_at_the_matrix_does_not_make_rounded_hints_fail() {
         let chosen = choose(set, 250, 60);
         assert_eq!(chosen.hint_bits, 17);
         let choice = Choice { set: Some(set.name().into()), hint: HintForm::Whole, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], 250, 60).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 250, 60).unwrap();
         let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Constant(255));
         let mut failure_log2 = |bits, rounding| {
             let z = measured_z(&setup, bits, rounding, &mut rng);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{Content, setup, slices};
 use spirea_lattice::LweSet;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::Prepared;
 use spirea_protocols::choice::HintForm;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -15,7 +15,7 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 /// Returns everything on which two implementations must agree, as one text.
 fn vector(set: LweSet, hint: HintForm) -> String {
     let choice = Choice { set: Some(set.name().into()), hint, ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [0x5a; 32], 40, 50).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([0x5a; 32]), 40, 50).unwrap();
     let setup = setup(&Arc::new(NaiveBackend), &params, Content::Random(1));
     let mut rng = SecretRng::deterministic_for_tests(1);
     let Prepared { queries, state } = setup.client.query(17, &mut rng).unwrap();

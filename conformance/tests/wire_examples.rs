@@ -11,13 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use spirea_math::random::Seed;
-
 /// Name of an example with its lines.
 type Example = (&'static str, Vec<String>);
 
 /// Bytes 0, 1, ..., 31.
-const COUNTED: Seed = {
+const COUNTED: [u8; 32] = {
     let mut bytes = [0; 32];
     let mut i = 0;
     while i < 32 {

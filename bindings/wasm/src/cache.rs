@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use spirea_client::{ClientError, Download, Hint, HintCache, PartDescription};
+use spirea_protocols::FileHash;
 use spirea_protocols::signature::{Pin, PublicKey};
 
 /// Length of the pieces in which hints are stored, in bytes. Only the last piece may be shorter.
@@ -15,18 +16,18 @@ pub const PIECE_BYTES: usize = 4 << 20;
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "change")]
 pub enum Change {
-    /// Store the next piece of the hint with this hash, in hexadecimal digits.
+    /// Store the next piece of the hint with this hash.
     #[serde(rename_all = "camelCase")]
     Piece {
-        hint: String,
+        hint: FileHash,
         index: usize,
         #[serde(skip)]
         bytes: Vec<u8>,
     },
     /// Delete a hint, or its stored part.
-    Drop { hint: String },
+    Drop { hint: FileHash },
     /// Record the hint of a slot, and delete the slot's former hint.
-    Latest { slot: String, hint: String },
+    Latest { slot: String, hint: FileHash },
     /// Record the sequence number seen for a database under a key.
     Seen { pin: String, sequence: u64 },
 }
@@ -38,16 +39,12 @@ pub struct StoredHints(Arc<Mutex<Known>>);
 #[derive(Default)]
 struct Known {
     /// Whole hints or their beginnings, unchecked, by hash.
-    hints: HashMap<[u8; 32], Vec<u8>>,
+    hints: HashMap<FileHash, Vec<u8>>,
     /// Hash of the latest hint of each slot.
-    latest: HashMap<String, [u8; 32]>,
+    latest: HashMap<String, FileHash>,
     /// Sequence numbers, by database and key.
     seen: HashMap<String, u64>,
     changes: Vec<Change>,
-}
-
-fn digits(hash: &[u8; 32]) -> String {
-    blake3::Hash::from_bytes(*hash).to_hex().to_string()
 }
 
 fn pin_name(database: &str, key: &PublicKey) -> String {
@@ -61,12 +58,12 @@ impl StoredHints {
     }
 
     /// Adds a stored hint, or the stored beginning of one.
-    pub fn give_hint(&self, hash: [u8; 32], bytes: Vec<u8>) {
+    pub fn give_hint(&self, hash: FileHash, bytes: Vec<u8>) {
         self.known().hints.insert(hash, bytes);
     }
 
     /// Adds the stored hash of a slot's latest hint.
-    pub fn give_latest(&self, slot: String, hash: [u8; 32]) {
+    pub fn give_latest(&self, slot: String, hash: FileHash) {
         self.known().latest.insert(slot, hash);
     }
 
@@ -97,7 +94,7 @@ impl HintCache for StoredHints {
         if hint.is_none() {
             // A damaged copy would stay damaged for ever.
             known.hints.remove(hash);
-            known.changes.push(Change::Drop { hint: digits(hash) });
+            known.changes.push(Change::Drop { hint: *hash });
         }
         Ok(hint)
     }
@@ -121,7 +118,7 @@ impl HintCache for StoredHints {
         let former = known.latest.insert(slot.into(), latest);
         if former != Some(latest) {
             former.and_then(|former| known.hints.remove(&former));
-            known.changes.push(Change::Latest { slot: slot.into(), hint: digits(&latest) });
+            known.changes.push(Change::Latest { slot: slot.into(), hint: latest });
         }
         Ok(())
     }
@@ -144,7 +141,7 @@ impl HintCache for StoredHints {
 /// A hint whose download is under way.
 struct Begun {
     cache: StoredHints,
-    hash: [u8; 32],
+    hash: FileHash,
     bytes: Vec<u8>,
     /// Number of stored pieces.
     stored: usize,
@@ -156,7 +153,7 @@ impl Begun {
         let mut known = self.cache.known();
         let rest = self.bytes[self.stored * PIECE_BYTES..].chunks(PIECE_BYTES);
         for bytes in rest.filter(|piece| at_end || piece.len() == PIECE_BYTES) {
-            let (hint, index) = (digits(&self.hash), self.stored);
+            let (hint, index) = (self.hash, self.stored);
             known.changes.push(Change::Piece { hint, index, bytes: bytes.to_vec() });
             self.stored += 1;
         }
@@ -172,7 +169,7 @@ impl Download for Begun {
         self.bytes.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
         if self.bytes.len() < self.stored * PIECE_BYTES {
             self.stored = 0;
-            self.cache.known().changes.push(Change::Drop { hint: digits(&self.hash) });
+            self.cache.known().changes.push(Change::Drop { hint: self.hash });
         }
         Ok(())
     }

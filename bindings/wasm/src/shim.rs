@@ -10,7 +10,7 @@ use spirea_client::{
     Method, Policy, Received, Request, Step, Timings, TransportError, Value, Version, WeakPrf, provide_rules,
 };
 use spirea_protocols::table::FieldType;
-use spirea_protocols::{KeysHash, ProtocolError, hex};
+use spirea_protocols::{FileHash, KeysHash, ProtocolError};
 use spirea_wasm_memory::{Message, Mismatch, pieces};
 use zeroize::Zeroizing;
 
@@ -79,13 +79,11 @@ impl Options {
 enum Stored {
     /// A hint, or its beginning, in the body.
     Hint {
-        #[serde(with = "hex")]
-        hint: [u8; 32],
+        hint: FileHash,
     },
     Latest {
         slot: String,
-        #[serde(with = "hex")]
-        hint: [u8; 32],
+        hint: FileHash,
     },
     Seen {
         pin: String,

@@ -12,7 +12,7 @@ use spirea_dpf::prf::Aes128;
 use spirea_dpf::{Bit, Domain, OutputKind, generate};
 use spirea_lattice::lwe::BlindingFactor;
 use spirea_lattice::{LweEncryptor, LweSet, PublicMatrix, RingSecret, RingSet};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_math::sample::{LWE_NOISE, ternary};
 use spirea_protocols::keyword::{Bucket, TAG_BYTES, find};
 
@@ -79,7 +79,7 @@ const A_BITS: u32 = 22;
 const B_BITS: u32 = 12;
 
 static ENCRYPTOR: LazyLock<LweEncryptor> =
-    LazyLock::new(|| LweEncryptor::new(PublicMatrix::new(SET, [7; 32], 256)));
+    LazyLock::new(|| LweEncryptor::new(PublicMatrix::new(SET, Seed::new([7; 32]), 256)));
 static ROW: LazyLock<Vec<u32>> =
     LazyLock::new(|| (0..1280u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect());
 static CIPHERTEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {

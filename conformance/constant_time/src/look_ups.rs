@@ -1,6 +1,6 @@
 //! Look-ups with their secrets marked.
 
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_math::secret;
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -90,7 +90,8 @@ fn client(
     Sealed { table, records }: Sealed,
     servers: &mut dyn Servers,
 ) -> (TableClient, SecretRng) {
-    let params = ProtocolParams::choose(choice, [7; 32], table.records, table.record_bytes()).unwrap();
+    let params =
+        ProtocolParams::choose(choice, Seed::new([7; 32]), table.records, table.record_bytes()).unwrap();
     let hint = servers.open(&params, records);
     let mut rng = SecretRng::deterministic_for_tests(CLIENT_SEED);
     let client = TableClient::new(table, params.client(&hint, &[], &mut rng).unwrap()).unwrap();

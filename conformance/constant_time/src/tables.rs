@@ -4,7 +4,7 @@ use spirea_protocols::keyword::{Bucket, Copies, KeyHash};
 use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::rows::push_row;
-use spirea_protocols::{Table, TableKind};
+use spirea_protocols::{PlaceSalt, Salt, Table, TableKind};
 
 /// A table with its sealed records.
 pub struct Sealed {
@@ -57,8 +57,8 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         entries: size.values,
         records,
         payload_bytes: 1,
-        salt,
-        places,
+        salt: Salt::new(salt),
+        places: places.map(PlaceSalt::new),
         copies: if spread == Spread::Copied { Copies::Three } else { Copies::One },
         widths,
         rows_per_record: (spread == Spread::Several).then_some(2),
@@ -67,7 +67,7 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         types: Vec::new(),
         key_form: None,
         key_queries: None,
-        proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records, [7; 32]) }),
+        proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records, Salt::new([7; 32])) }),
     };
     let boundaries = table.boundaries();
     let mut buckets = vec![Bucket::default(); records as usize];
@@ -76,7 +76,7 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         let value = value(i, size);
         match kind {
             TableKind::Keyword => {
-                let tag = KeyHash::new(&salt, &key(i)).tag;
+                let tag = KeyHash::new(&Salt::new(salt), &key(i)).tag;
                 for bucket in boundaries.of_entry(&tag) {
                     buckets[bucket as usize].push(&tag, &value);
                 }

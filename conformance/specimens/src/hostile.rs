@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spirea_backend::{NaiveBackend, Share};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::delta::Change;
 use spirea_protocols::keyword::{Bucket, Copies, TAG_BYTES, entries, find};
 use spirea_protocols::proof::Proofs;
@@ -11,7 +11,7 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::rows::{push_row, rows};
 use spirea_protocols::{
     AnyIndexClient, Files, Opening, Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Role,
-    Table, TableKind, Version,
+    Salt, Table, TableKind, Version,
 };
 use spirea_store::Manifest;
 use spirea_store::changes::Cursor;
@@ -121,13 +121,13 @@ pub fn check_payload(bytes: &[u8]) {
 /// Returns a table with inclusion proofs, whose roots are zeros, and a table without proofs. Their
 /// records are equally long and have the same checksums.
 fn tables() -> [Table; 2] {
-    let proofs = Proofs::blank(1 << 16, [6; 32]);
+    let proofs = Proofs::blank(1 << 16, Salt::new([6; 32]));
     let plain = Table {
         kind: TableKind::Index,
         entries: 1 << 16,
         records: 1 << 16,
         payload_bytes: 40 + proofs.bytes(),
-        salt: [9; 32],
+        salt: Salt::new([9; 32]),
         places: None,
         copies: Copies::One,
         widths: None,
@@ -156,7 +156,8 @@ impl Asker {
         [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-xor", 900, 8, 3), packed]
             .map(|(protocol, records, record_bytes, bins)| {
                 let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
-                let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+                let params =
+                    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap();
                 let hint = vec![0; params.sizes().hint_bytes as usize];
                 let client = params.client(&hint, &[], &mut SecretRng::deterministic_for_tests(1)).unwrap();
                 Self { client, record_bytes, answer_bytes: params.sizes().answer_bytes }
@@ -203,7 +204,7 @@ impl Combiner {
 
     fn new(protocol: &str, records: u64, record_bytes: usize, bins: usize) -> Self {
         let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap();
         let name = format!("spirea-combiner-{protocol}-{bins}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();

@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use spirea_backend::{Backend as _, NaiveBackend, StoredFile};
 use spirea_engine::{HintFile, Identity};
+use spirea_math::random::Seed;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::table::CHECKSUM_BYTES;
 use spirea_protocols::{TableKind, Version};
@@ -13,7 +14,8 @@ pub const VERSION: Version = Version::new([1; 32]);
 /// Returns a protocol's parameters for ten records of 32 bytes.
 pub fn params(protocol: &str) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [0; 32], 10, 32).expect("every protocol takes ten records of 32 bytes")
+    ProtocolParams::choose(&choice, Seed::new([0; 32]), 10, 32)
+        .expect("every protocol takes ten records of 32 bytes")
 }
 
 /// Returns the identity of a database without files: its table is looked up by position.

@@ -5,13 +5,14 @@ use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{Backend, Residence};
 use spirea_cpu::CpuBackend;
+use spirea_math::random::Seed;
 use spirea_protocols::choice::Choice;
 use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash};
 use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{Opening, Protocol as _, Role, Table, TableKind, simple};
+use spirea_protocols::{FileHash, Opening, PlaceSalt, Protocol as _, Role, Salt, Table, TableKind, simple};
 use spirea_store::ingest::{Format, FormatHints, Selection};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot, Statistics, StoreError};
@@ -47,8 +48,9 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         TableKind::Keyword => {
             let mut buckets = vec![Bucket::default(); 16];
             for (row, value) in values.iter().enumerate() {
-                let hash = KeyHash::new(&salt, &key(row as u64));
-                buckets[EntryPlace::new(&places, &hash.tag).part(16) as usize].push(&hash.tag, value);
+                let hash = KeyHash::new(&Salt::new(salt), &key(row as u64));
+                buckets[EntryPlace::new(&PlaceSalt::new(places), &hash.tag).part(16) as usize]
+                    .push(&hash.tag, value);
             }
             buckets.iter().map(Bucket::payload).collect()
         }
@@ -58,8 +60,8 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         entries: ROWS,
         records: payloads.len() as u64,
         payload_bytes: payloads.iter().map(Vec::len).max().unwrap(),
-        salt,
-        places: (kind == TableKind::Keyword).then_some(places),
+        salt: Salt::new(salt),
+        places: (kind == TableKind::Keyword).then_some(PlaceSalt::new(places)),
         copies: Copies::One,
         widths: None,
         rows_per_record: None,
@@ -71,7 +73,8 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         proofs: None,
     };
     let (records, record_bytes) = (table.records, table.record_bytes());
-    let params = simple::Params::choose(&Choice::default(), [edition; 32], records, record_bytes).unwrap();
+    let params =
+        simple::Params::choose(&Choice::default(), Seed::new([edition; 32]), records, record_bytes).unwrap();
     let layout = params.layout();
     let mut matrix = vec![0; layout.bytes()];
     for (record, payload) in payloads.iter().enumerate() {
@@ -90,7 +93,11 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
     std::fs::create_dir_all(&folder).unwrap();
     let entry = |file: &str, bytes: &[u8]| {
         std::fs::write(folder.join(file), bytes).unwrap();
-        FileEntry { file: file.into(), bytes: bytes.len() as u64, blake3: *blake3::hash(bytes).as_bytes() }
+        FileEntry {
+            file: file.into(),
+            bytes: bytes.len() as u64,
+            blake3: FileHash::new(*blake3::hash(bytes).as_bytes()),
+        }
     };
     let value_bytes = values.iter().map(Vec::len).sum::<usize>() as u64;
     let manifest = Manifest {

@@ -2,7 +2,7 @@
 
 use spirea_lattice::{LweSet, PublicMatrix};
 use spirea_math::Modulus;
-use spirea_math::random::{public_residues, public_row};
+use spirea_math::random::{Seed, public_residues, public_row};
 
 use super::{COUNTED, Example, hex, listed, words};
 
@@ -21,7 +21,7 @@ pub fn examples() -> Vec<Example> {
 
 fn stream() -> Vec<String> {
     let mut row = [0; 18];
-    public_row(&COUNTED, 7, &mut row);
+    public_row(&Seed::new(COUNTED), 7, &mut row);
     vec![
         "key: 00..1f".into(),
         format!("words 0 to 3 of stream 7: {}", words(&row[..4])),
@@ -31,16 +31,16 @@ fn stream() -> Vec<String> {
 
 fn residues() -> Vec<String> {
     let mut first = [0; 4];
-    public_residues(&COUNTED, 5, Modulus::new(134_176_769), &mut first);
+    public_residues(&Seed::new(COUNTED), 5, Modulus::new(134_176_769), &mut first);
     let what = "the first residues modulo 134176769 of stream 5";
     vec!["seed: 00..1f".into(), format!("{what}: {}", listed(&first))]
 }
 
 fn matrix() -> Vec<String> {
-    let first = PublicMatrix::new(LweSet::Module1280, COUNTED, 512).entries();
-    let second = PublicMatrix::of_second_fold(LweSet::Module1280, COUNTED, 256).entries();
-    let of_bin = PublicMatrix::of_bin(LweSet::Module1280, COUNTED, 1, 512).entries();
-    let uniform = PublicMatrix::new(LweSet::Paper, COUNTED, 256).entries();
+    let first = PublicMatrix::new(LweSet::Module1280, Seed::new(COUNTED), 512).entries();
+    let second = PublicMatrix::of_second_fold(LweSet::Module1280, Seed::new(COUNTED), 256).entries();
+    let of_bin = PublicMatrix::of_bin(LweSet::Module1280, Seed::new(COUNTED), 1, 512).entries();
+    let uniform = PublicMatrix::new(LweSet::Paper, Seed::new(COUNTED), 256).entries();
     let degree = 1280;
     let at = |a: &[u32], row: usize, column: usize| words(&a[row * degree + column..][..3]);
     let product = |row: usize| {

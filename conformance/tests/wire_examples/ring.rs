@@ -2,7 +2,7 @@
 
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, UniformHalves};
-use spirea_math::random::{SecretRng, public_row};
+use spirea_math::random::{SecretRng, Seed, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations, SentChunks};
 use spirea_protocols::Sizes;
 use spirea_protocols::grid::Spread;
@@ -193,7 +193,7 @@ fn one_shot(form: Option<&str>) -> Vec<String> {
     let params = ProtocolParams::from_json(params.to_string().as_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let shape = OneShotQuery { set: RingSet::Fast, chunks, rotations: Rotations::fewest(256, 5, 4) };
-    let (uniform, words) = (UniformHalves::new(shape, &COUNTED), RingSet::Fast.ring().words());
+    let (uniform, words) = (UniformHalves::new(shape, &Seed::new(COUNTED)), RingSet::Fast.ring().words());
     let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();
     let ciphertext = 28 * 1024 + 512;
     // The keys take the bytes of the query besides bodies and ciphertexts.
@@ -227,7 +227,7 @@ fn response() -> Vec<String> {
 }
 
 fn pad() -> Vec<String> {
-    let key = blake3::derive_key("spirea v1: public pad of polynomials", &COUNTED);
+    let key = Seed::new(blake3::derive_key("spirea v1: public pad of polynomials", &COUNTED));
     let (unit, mut row) = ((3 + 2) * 256 + 4, [0; 3]);
     public_row(&key, unit, &mut row);
     vec![

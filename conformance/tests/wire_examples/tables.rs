@@ -8,6 +8,7 @@ use spirea_protocols::layout::Widths;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::rows::push_row;
 use spirea_protocols::table::{KeyStep, Table, TableKind, join_fields};
+use spirea_protocols::{PlaceSalt, Salt};
 
 use super::{COUNTED, Example, hex};
 
@@ -31,7 +32,11 @@ pub fn examples() -> Vec<Example> {
 
 /// Returns an index table of `records` records with `payload_bytes` bytes of payload.
 fn table(records: u64, payload_bytes: usize, proofs: Option<Proofs>) -> Table {
-    Table { salt: COUNTED, proofs, ..spirea_specimens::table(TableKind::Index, records, payload_bytes) }
+    Table {
+        salt: Salt::new(COUNTED),
+        proofs,
+        ..spirea_specimens::table(TableKind::Index, records, payload_bytes)
+    }
 }
 
 fn record() -> Vec<String> {
@@ -45,7 +50,7 @@ fn record() -> Vec<String> {
 }
 
 fn proof() -> Vec<String> {
-    let mut table = table(3, 4, Some(Proofs { levels: 1, ..Proofs::blank(3, [0x55; 32]) }));
+    let mut table = table(3, 4, Some(Proofs { levels: 1, ..Proofs::blank(3, Salt::new([0x55; 32])) }));
     let payloads = [[0; 4], [1; 4], [2; 4]];
     let leaves = (0..).zip(&payloads).map(|(i, payload)| table.leaf(i, payload)).collect();
     let tree = table.prove(leaves).unwrap();
@@ -76,8 +81,8 @@ fn fields() -> Vec<String> {
 
 fn keys() -> Vec<String> {
     let of = |key: &str| {
-        let tag = KeyHash::new(&COUNTED, key.as_bytes()).tag;
-        let place = EntryPlace::new(&[0x44; 32], &tag);
+        let tag = KeyHash::new(&Salt::new(COUNTED), key.as_bytes()).tag;
+        let place = EntryPlace::new(&PlaceSalt::new([0x44; 32]), &tag);
         // The upper 40 bits of a place are its bucket among 2^40.
         let (upper, record) = (place.part(1 << 40), place.part(1000));
         format!("{key}: tag {}, place {upper:010x}..., record {record}", hex(tag))
@@ -98,14 +103,14 @@ fn widths() -> Vec<String> {
     let widths = Widths::new(WIDTHS.to_vec()).unwrap();
     let text = serde_json::to_string(&widths).unwrap();
     let of_keys = Table {
-        places: Some([0x44; 32]),
+        places: Some(PlaceSalt::new([0x44; 32])),
         widths: Some(widths.clone()),
         ..spirea_specimens::table(TableKind::Keyword, 4, 8)
     };
     let of_rows = Table { entries: 25, kind: TableKind::Index, places: None, ..of_keys.clone() }.boundaries();
     let key = |key: &str| {
-        let hash = KeyHash::new(&COUNTED, key.as_bytes());
-        let unit = EntryPlace::new(&[0x44; 32], &hash.tag).part(widths.units());
+        let hash = KeyHash::new(&Salt::new(COUNTED), key.as_bytes());
+        let unit = EntryPlace::new(&PlaceSalt::new([0x44; 32]), &hash.tag).part(widths.units());
         format!("{key}: unit {unit}, record {}", of_keys.buckets(&hash).unwrap()[0])
     };
     let row = |row: u64| {
@@ -122,10 +127,14 @@ fn widths() -> Vec<String> {
 
 fn copies() -> Vec<String> {
     let places = Some([0x44; 32]);
-    let table = Table { places, copies: Copies::Three, ..spirea_specimens::table(TableKind::Keyword, 4, 8) };
+    let table = Table {
+        places: places.map(PlaceSalt::new),
+        copies: Copies::Three,
+        ..spirea_specimens::table(TableKind::Keyword, 4, 8)
+    };
     let key = |key: &str| {
-        let hash = KeyHash::new(&COUNTED, key.as_bytes());
-        let places = EntryPlace::of_copies(&[0x44; 32], &hash.tag, table.copies);
+        let hash = KeyHash::new(&Salt::new(COUNTED), key.as_bytes());
+        let places = EntryPlace::of_copies(&PlaceSalt::new([0x44; 32]), &hash.tag, table.copies);
         let upper = places.map(|place| format!("{:010x}...", place.part(1 << 40)));
         let [records, held] =
             [table.buckets(&hash).unwrap().to_vec(), table.boundaries().of_entry(&hash.tag)].map(listed);

@@ -9,6 +9,7 @@ use spirea_backend::PANEL_ROWS;
 use spirea_console::output::{bytes, explained, seconds};
 use spirea_console::threads::Threads;
 use spirea_dpf::PrfKind;
+use spirea_math::random::Seed;
 use spirea_protocols::Table;
 use spirea_protocols::choice::{HintForm, KeyDelivery, Preference, QueryForm, SecurityLevel};
 use spirea_protocols::dpf::Words;
@@ -338,8 +339,9 @@ impl ProtocolOptions {
         ProtocolParams::check(choice)?;
         // A sample table suffices, since a protocol uses the same options for every table. With
         // records of `PANEL_ROWS` bytes, every protocol has a shape for any number of bins.
-        let sample =
-            |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, PANEL_ROWS);
+        let sample = |choice: &Choice| {
+            ProtocolParams::choose(choice, Seed::new([0; 32]), choice.bins as u64 + 1, PANEL_ROWS)
+        };
         let own = sample(choice)?;
         let is_user = |protocol: &str, is_used: fn(&ProtocolParams) -> bool| {
             let other = Choice { protocol: protocol.into(), ..Choice::default() };

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use spirea_protocols::FileHash;
 use spirea_protocols::signature::{Pin, PublicKey};
 
 use crate::{ClientError, Hint, PartDescription};
@@ -80,9 +81,9 @@ pub struct MemoryCache(Arc<Mutex<Kept>>);
 #[derive(Default)]
 struct Kept {
     /// Hints by hash.
-    hints: HashMap<[u8; 32], Vec<u8>>,
+    hints: HashMap<FileHash, Vec<u8>>,
     /// Hash of each slot's latest hint.
-    latest: HashMap<String, [u8; 32]>,
+    latest: HashMap<String, FileHash>,
     /// Sequence numbers, by database and key.
     seen: HashMap<(String, String), u64>,
 }

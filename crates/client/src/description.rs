@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::signature::{Pin, Signature};
-use spirea_protocols::{Party, ProtocolError, Sizes, Table, TableKind, delta};
+use spirea_protocols::{FileHash, Party, ProtocolError, Sizes, Table, TableKind, delta};
 use spirea_wire::{Config, Lengths, Limits, PartConfig, Version};
 
 use crate::ClientError;
@@ -14,7 +14,7 @@ pub struct PartDescription {
     params: ProtocolParams,
     table: Table,
     hint_bytes: u64,
-    hint_blake3: [u8; 32],
+    hint_blake3: FileHash,
     /// Version of the part's snapshot, if a manifest was sent that agrees with the rest.
     snapshot: Option<Version>,
 }
@@ -69,7 +69,7 @@ impl PartDescription {
     }
 
     /// Returns the BLAKE3 hash of the hint.
-    pub fn hint_blake3(&self) -> &[u8; 32] {
+    pub fn hint_blake3(&self) -> &FileHash {
         &self.hint_blake3
     }
 
@@ -78,7 +78,8 @@ impl PartDescription {
     /// # Errors
     /// [`ClientError::HintCorrupted`] if they do not.
     pub fn hint(&self, bytes: Vec<u8>) -> Result<Hint, ClientError> {
-        let same = bytes.len() as u64 == self.hint_bytes && blake3::hash(&bytes) == self.hint_blake3;
+        let same =
+            bytes.len() as u64 == self.hint_bytes && FileHash::from(blake3::hash(&bytes)) == self.hint_blake3;
         if same { Ok(Hint { bytes, blake3: self.hint_blake3 }) } else { Err(ClientError::HintCorrupted) }
     }
 }
@@ -309,7 +310,7 @@ fn bounded(request_bytes: u64) -> u64 {
 /// A hint with a verified hash, made by [`PartDescription::hint`].
 pub struct Hint {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) blake3: [u8; 32],
+    pub(crate) blake3: FileHash,
 }
 
 #[cfg(test)]

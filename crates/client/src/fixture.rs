@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{Conversion, KeyShape};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{
     ClientKeys, IndexClient, Party, Prepared, PrfKind, ProtocolError, Sizes, Table, TableKind,
@@ -29,7 +29,7 @@ pub(crate) fn table() -> Table {
 }
 
 pub(crate) fn params() -> ProtocolParams {
-    ProtocolParams::choose(&Choice::default(), [0; 32], 10, 32).unwrap()
+    ProtocolParams::choose(&Choice::default(), Seed::new([0; 32]), 10, 32).unwrap()
 }
 
 pub(crate) fn config(version: Version) -> Config {
@@ -139,7 +139,7 @@ pub(crate) fn described(party: Party, version: Version) -> Config {
 
 pub(crate) fn described_under(prf: PrfKind, party: Party, version: Version) -> Config {
     let choice = Choice { protocol: "dpf-xor".into(), prf, ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [0; 32], 10, 32).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([0; 32]), 10, 32).unwrap();
     Config { base: part(&params), party: Some(party.number()), ..config(version) }
 }
 

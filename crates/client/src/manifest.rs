@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Table, Version};
+use spirea_protocols::{FileHash, Table, Version};
 
 /// The members of a snapshot's manifest that a client compares with the configuration.
 #[derive(Deserialize)]
@@ -22,8 +22,7 @@ pub(crate) struct Manifest {
 #[derive(Deserialize)]
 struct HintEntry {
     bytes: u64,
-    #[serde(with = "spirea_protocols::hex")]
-    blake3: [u8; 32],
+    blake3: FileHash,
 }
 
 impl Manifest {
@@ -34,7 +33,7 @@ impl Manifest {
         name: &str,
         delta_of: Option<Version>,
         (table, params): (&Table, &ProtocolParams),
-        (hint_bytes, hint_blake3): (u64, &[u8; 32]),
+        (hint_bytes, hint_blake3): (u64, &FileHash),
     ) -> bool {
         self.name == name
             && self.delta_of == delta_of

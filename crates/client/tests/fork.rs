@@ -12,7 +12,7 @@ use std::os::fd::FromRawFd;
 
 use bytes::Bytes;
 use spirea_client::{Description, Session};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::table::LEAST_KEY_QUERIES;
 use spirea_protocols::{Sizes, Table, TableKind, Version};
@@ -31,7 +31,7 @@ fn config(protocol: &str) -> Config {
     let table = spirea_specimens::table(TableKind::Index, RECORDS, 1 + VALUE_BYTES);
     let table = Table { key_queries: Some(LEAST_KEY_QUERIES), ..table };
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [0; 32], RECORDS, table.record_bytes()).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([0; 32]), RECORDS, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let base = PartConfig {
         protocol_params: params.to_json().into(),

@@ -12,7 +12,7 @@ use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
 use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
-use spirea_math::random::{SecretRng, public_residues};
+use spirea_math::random::{SecretRng, Seed, public_residues};
 use spirea_math::{Expansion, Rotations};
 
 /// Number of queries of a batch. It exceeds the number of devices and is not a multiple of it.
@@ -295,7 +295,12 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     let residues = |count: usize, seed: u8| {
         let mut words = vec![0; 2 * count * ring.words()];
         for (i, values) in words.chunks_exact_mut(ring.degree()).enumerate() {
-            public_residues(&[seed; 32], i as u64, ring.limbs()[i % ring.limbs().len()].prime(), values);
+            public_residues(
+                &Seed::new([seed; 32]),
+                i as u64,
+                ring.limbs()[i % ring.limbs().len()].prime(),
+                values,
+            );
         }
         words
     };

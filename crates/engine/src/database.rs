@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use spirea_backend::{BackendError, BackendId, StepTimes, StoredFile};
 use spirea_lattice::rlwe::KeyShape;
-use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::registry::{ProtocolParams, Seed};
 use spirea_protocols::{
-    Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, Version,
+    FileHash, Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, Version,
 };
 use spirea_store::Snapshot;
 
@@ -71,7 +71,7 @@ pub struct HintFile {
     /// Its length.
     pub bytes: u64,
     /// BLAKE3 of its bytes.
-    pub blake3: [u8; 32],
+    pub blake3: FileHash,
     /// The file of the hashes of its rows.
     pub rows: StoredFile,
     /// Length of the file of row hashes.
@@ -206,7 +206,7 @@ impl Database {
 
     /// Returns true if the parameters are this database's, except for their seed.
     fn is_like(&self, params: &ProtocolParams) -> bool {
-        self.identity.params.reseeded([0; 32]) == params.reseeded([0; 32])
+        self.identity.params.reseeded(Seed::default()) == params.reseeded(Seed::default())
     }
 
     /// Returns true if the memory of the responder was [released](Self::asleep).

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use spirea_backend::BackendId;
-use spirea_protocols::{KeysHash, PreparedKeys, Version};
+use spirea_protocols::{FileHash, KeysHash, PreparedKeys, Version};
 
 use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, TraceContext, Window};
 use crate::served::Versions;
@@ -228,7 +228,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`] or [`EngineError::Failed`].
-    pub fn hint(&self, name: &str, blake3: &[u8; 32]) -> Result<Option<HintFile>, EngineError> {
+    pub fn hint(&self, name: &str, blake3: &FileHash) -> Result<Option<HintFile>, EngineError> {
         let versions = self.versions(name)?;
         let mut hints = versions.iter().flat_map(Served::parts).map(|part| &part.identity().hint);
         Ok(hints.find(|hint| hint.blake3 == *blake3).cloned())

@@ -203,16 +203,17 @@ pub fn exceedance_log2(
 mod tests {
     use std::cmp::Ordering;
 
+    use spirea_math::random::{SecretRng, Seed};
+
     use super::*;
     use crate::lwe::{LweEncryptor, PublicMatrix};
-    use spirea_math::random::SecretRng;
 
     #[test]
     fn measured_noise_of_a_fold_is_within_a_tenth_of_a_bit_of_its_closed_form() {
         let columns = 256;
         let mut rng = SecretRng::deterministic_for_tests(4);
         for (set, dropped_bits) in LweSet::ALL.into_iter().flat_map(|set| [(set, 0), (set, 5)]) {
-            let matrix = PublicMatrix::new(set, [5; 32], columns);
+            let matrix = PublicMatrix::new(set, Seed::new([5; 32]), columns);
             let (entries, encryptor) = (matrix.entries(), LweEncryptor::new(matrix).rounding(dropped_bits));
             let (mut measured, mut predicted) = (0.0, 0.0);
             // Each query gives one row: rows of one query share its noise, so their errors would be
@@ -328,7 +329,7 @@ mod tests {
     fn measured_errors_of_rounded_hints_are_near_their_proxy() {
         let mut rng = SecretRng::deterministic_for_tests(7);
         for set in LweSet::ALL {
-            let encryptor = LweEncryptor::new(PublicMatrix::new(set, [6; 32], 256));
+            let encryptor = LweEncryptor::new(PublicMatrix::new(set, Seed::new([6; 32]), 256));
             for bits in [16, 17, 20] {
                 let hint = HintRounding { entries: set.degree(), bits };
                 let most = 1u32 << (31 - bits);
@@ -420,7 +421,8 @@ mod tests {
             let hint = HintRounding { entries: set.degree(), bits: 16 };
             let mut errors: [Vec<f64>; 4] = Default::default();
             for seed in 0..MATRICES {
-                let matrix = PublicMatrix::new(set, *blake3::hash(&seed.to_le_bytes()).as_bytes(), COLUMNS);
+                let matrix =
+                    PublicMatrix::new(set, Seed::new(*blake3::hash(&seed.to_le_bytes()).as_bytes()), COLUMNS);
                 let entries = matrix.entries();
                 let (_, secret) = LweEncryptor::new(matrix).encrypt_unit(0, &mut rng);
                 for (row, errors) in rows.iter().zip(&mut errors) {

@@ -12,7 +12,7 @@
 
 use std::io::{BufWriter, Write};
 
-use spirea_math::random::public_residues;
+use spirea_math::random::{Seed, public_residues};
 use spirea_math::{Modulus, NttPlan};
 
 /// The primes of IVE: 2^27 + 2^k + 1.
@@ -37,7 +37,7 @@ impl<W: Write> Program<W> {
     fn random(&mut self, prime: usize, count: usize) -> Vec<u32> {
         self.stream += 1;
         let mut words = vec![0; count];
-        public_residues(&[7; 32], self.stream, PRIMES[prime], &mut words);
+        public_residues(&Seed::new([7; 32]), self.stream, PRIMES[prime], &mut words);
         words
     }
 

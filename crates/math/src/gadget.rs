@@ -124,7 +124,7 @@ fn signed_digit(a: i128, bits: u32) -> i128 {
 mod tests {
     use super::*;
     use crate::Modulus;
-    use crate::random::public_residues;
+    use crate::random::{Seed, public_residues};
 
     const PRIMES: [Modulus; 3] =
         [Modulus::new(536_608_769), Modulus::new(533_463_041), Modulus::new(531_628_033)];
@@ -132,7 +132,7 @@ mod tests {
     fn polynomial(ring: &Ring, seed: u8) -> Vec<u32> {
         let mut a = ring.zero();
         for (i, (limb, a)) in ring.limbs().iter().zip(a.chunks_exact_mut(ring.degree())).enumerate() {
-            public_residues(&[seed; 32], i as u64, limb.prime(), a);
+            public_residues(&Seed::new([seed; 32]), i as u64, limb.prime(), a);
         }
         // The extreme values of the range would reveal a lost carry.
         let (half, low) = ((ring.modulus() / 2) as i128, -((ring.modulus() / 2) as i128));

@@ -1,12 +1,51 @@
 //! Randomness: secrets from the operating system, public matrices from a specified generator.
 
+use std::borrow::Borrow;
+
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::{Modulus, secret};
 
-/// A public seed.
-pub type Seed = [u8; 32];
+/// A public seed: the key of the streams of [`public_row`] and [`public_residues`], or what such a
+/// key is derived from.
+///
+/// The default, all zeros, is for parameters that are chosen only to compare their costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// Bytes of a seed.
+    pub const BYTES: usize = 32;
+
+    /// Returns the seed with these bytes.
+    pub const fn new(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the bytes.
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    fn stream(&self, number: u64) -> ChaCha20Rng {
+        let mut stream = ChaCha20Rng::from_seed(self.0);
+        stream.set_stream(number);
+        stream
+    }
+}
+
+impl From<[u8; Seed::BYTES]> for Seed {
+    fn from(bytes: [u8; Seed::BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Borrow<[u8; Seed::BYTES]> for Seed {
+    fn borrow(&self) -> &[u8; Seed::BYTES] {
+        &self.0
+    }
+}
 
 /// Generator of secrets: ChaCha20 keyed by the operating system. Its state is erased when dropped.
 pub struct SecretRng(ChaCha20Rng);
@@ -61,8 +100,7 @@ impl SecretRng {
 /// form (64-bit block counter from 0 in state words 12 and 13, 64-bit nonce in words 14 and 15),
 /// key = `seed`, nonce = `row`, its keystream read as little-endian 32-bit words.
 pub fn public_row(seed: &Seed, row: u64, words: &mut [u32]) {
-    let mut stream = ChaCha20Rng::from_seed(*seed);
-    stream.set_stream(row);
+    let mut stream = seed.stream(row);
     words.fill_with(|| stream.next_u32());
 }
 
@@ -71,8 +109,7 @@ pub fn public_row(seed: &Seed, row: u64, words: &mut [u32]) {
 /// They are the words of [`public_row`]'s stream in order, each truncated to the bits of the prime.
 /// Truncated words that are not below the prime are skipped.
 pub fn public_residues(seed: &Seed, row: u64, modulus: Modulus, words: &mut [u32]) {
-    let mut stream = ChaCha20Rng::from_seed(*seed);
-    stream.set_stream(row);
+    let mut stream = seed.stream(row);
     let mask = u32::MAX >> modulus.value().leading_zeros();
     for word in words {
         *word = loop {
@@ -92,7 +129,7 @@ mod tests {
     fn chacha_block(key: &Seed, counter: u64, nonce: u64) -> [u32; 16] {
         let mut state =
             [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        for (word, bytes) in state[4..12].iter_mut().zip(key.chunks_exact(4)) {
+        for (word, bytes) in state[4..12].iter_mut().zip(key.as_bytes().chunks_exact(4)) {
             *word = u32::from_le_bytes(bytes.try_into().unwrap());
         }
         state[12..].copy_from_slice(&[
@@ -121,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_public_stream_is_the_stated_generator() {
-        let seed: Seed = std::array::from_fn(|i| i as u8 * 7);
+        let seed = Seed::new(std::array::from_fn(|i| i as u8 * 7));
         for row in [0, 1, 255, u64::MAX - 3] {
             let mut words = [0; 1280];
             public_row(&seed, row, &mut words);
@@ -135,8 +172,8 @@ mod tests {
     fn public_residues_are_the_stream_without_what_is_too_large() {
         let modulus = Modulus::new(268_460_033);
         let (mut stream, mut residues) = ([0; 4000], [0; 1500]);
-        public_row(&[9; 32], 3, &mut stream);
-        public_residues(&[9; 32], 3, modulus, &mut residues);
+        public_row(&Seed::new([9; 32]), 3, &mut stream);
+        public_residues(&Seed::new([9; 32]), 3, modulus, &mut residues);
         let expected =
             stream.iter().map(|word| word & ((1 << 29) - 1)).filter(|&word| word < modulus.value());
         assert!(residues.iter().copied().eq(expected.take(1500)));

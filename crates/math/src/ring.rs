@@ -245,7 +245,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::public_residues;
+    use crate::random::{Seed, public_residues};
     use crate::schoolbook;
     use proptest::prelude::*;
 
@@ -255,7 +255,7 @@ mod tests {
     fn random(ring: &Ring, seed: u8) -> Vec<u32> {
         let mut a = ring.zero();
         for (i, (limb, a)) in ring.limbs.iter().zip(a.chunks_exact_mut(ring.degree)).enumerate() {
-            public_residues(&[seed; 32], i as u64, limb.prime(), a);
+            public_residues(&Seed::new([seed; 32]), i as u64, limb.prime(), a);
         }
         a
     }

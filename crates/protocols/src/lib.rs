@@ -56,7 +56,7 @@ pub use error::{ProtocolError, Result};
 pub use files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 pub use keys::{ClientKeys, PreparedKeys, SavedKeys};
 pub use life::Ended;
-pub use names::{KeysHash, Version};
+pub use names::{FileHash, KeysHash, PlaceSalt, Salt, Version};
 pub use opening::{Opening, Role};
 pub use parameters::Sizes;
 pub use partial::{BatchDigest, Partial};

@@ -1,4 +1,5 @@
-//! Names of 32 bytes that clients and servers exchange: of versions, and of evaluation keys.
+//! Public values of 32 bytes that clients and servers exchange, each with a type of its own: names
+//! of versions, keys and files, and the salts of tables.
 
 use std::fmt;
 
@@ -9,13 +10,13 @@ macro_rules! names {
         $(#[$doc])*
         ///
         /// It is shown, serialised and parsed as 64 lower-case hexadecimal digits. The default, all
-        /// zeros, names nothing.
+        /// zeros, stands for none.
         #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(#[serde(with = "crate::hex")] [u8; 32]);
 
         impl $name {
-            /// Returns the name with these bytes.
+            /// Returns the value with these bytes.
             pub const fn new(bytes: [u8; 32]) -> Self {
                 Self(bytes)
             }
@@ -25,7 +26,7 @@ macro_rules! names {
                 &self.0
             }
 
-            /// Returns the name that the text shows; `None` if it is not 64 hexadecimal digits.
+            /// Returns the value that the text shows; `None` if it is not 64 hexadecimal digits.
             /// Upper-case digits are accepted.
             pub fn from_hex(text: impl AsRef<[u8]>) -> Option<Self> {
                 blake3::Hash::from_hex(text).ok().map(Self::from)
@@ -63,7 +64,15 @@ names! {
     /// its delta ([`delta::version`](crate::delta::version)).
     Version,
     /// Name of evaluation keys: BLAKE3 of their bytes.
-    KeysHash
+    KeysHash,
+    /// Name of a file: BLAKE3 of its bytes.
+    FileHash,
+    /// Public key of the hashes that a table stores: of the tags and checksums of its records, or of
+    /// its inclusion proofs.
+    Salt,
+    /// Public key of the hash that places a table's entries
+    /// ([`EntryPlace`](crate::table::EntryPlace)).
+    PlaceSalt
 }
 
 #[cfg(test)]

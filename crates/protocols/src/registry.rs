@@ -135,13 +135,18 @@ mod tests {
         for name in NAMES {
             for prefer in Preference::ALL {
                 let choice = Choice { protocol: name.into(), prefer, ..Choice::default() };
-                let [params, more] = [1 << 20, 5 << 20]
-                    .map(|records| ProtocolParams::choose(&choice, [1; 32], records, 256).unwrap());
+                let [params, more] = [1 << 20, 5 << 20].map(|records| {
+                    ProtocolParams::choose(&choice, Seed::new([1; 32]), records, 256).unwrap()
+                });
                 let balanced = Choice { prefer: Preference::Balance, ..choice };
-                let balanced = ProtocolParams::choose(&balanced, [1; 32], 1 << 20, 256).unwrap();
+                let balanced = ProtocolParams::choose(&balanced, Seed::new([1; 32]), 1 << 20, 256).unwrap();
                 if balanced != params {
                     distinct += 1;
-                    assert_eq!(params.reshaped([1; 32], 5 << 20, 256).unwrap(), more, "{name} {prefer:?}");
+                    assert_eq!(
+                        params.reshaped(Seed::new([1; 32]), 5 << 20, 256).unwrap(),
+                        more,
+                        "{name} {prefer:?}"
+                    );
                 }
             }
         }
@@ -168,16 +173,22 @@ mod tests {
                 },
             ];
             for choice in wanted {
-                let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
-                assert_eq!(ProtocolParams::choose(&params.choice(), [1; 32], 300, 64).unwrap(), params);
-                let grown = params.reshaped([1; 32], 300, 64).unwrap();
+                let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap();
+                assert_eq!(
+                    ProtocolParams::choose(&params.choice(), Seed::new([1; 32]), 300, 64).unwrap(),
+                    params
+                );
+                let grown = params.reshaped(Seed::new([1; 32]), 300, 64).unwrap();
                 assert_eq!(grown, params);
-                let other = params.reshaped([2; 32], 8, 1000).unwrap();
+                let other = params.reshaped(Seed::new([2; 32]), 8, 1000).unwrap();
                 assert_eq!((other.name(), other.set(), other.prf()), (name, params.set(), params.prf()));
                 assert_eq!((other.records(), other.record_bytes()), (8, 1000));
-                assert_eq!(other.seed(), params.seed().map(|_| [2; 32]));
-                assert_eq!(other.reseeded([1; 32]).reshaped([1; 32], 300, 64).unwrap(), params);
-                assert_eq!(params.reseeded([2; 32]).seed(), other.seed());
+                assert_eq!(other.seed(), params.seed().map(|_| [2; 32]).map(Seed::new));
+                assert_eq!(
+                    other.reseeded(Seed::new([1; 32])).reshaped(Seed::new([1; 32]), 300, 64).unwrap(),
+                    params
+                );
+                assert_eq!(params.reseeded(Seed::new([2; 32])).seed(), other.seed());
                 let halves = choice.keys == KeyDelivery::PerQuery;
                 assert_eq!(params.hint_lasts() || halves, params.sizes().hint_bytes > 0, "{name}");
             }
@@ -190,7 +201,8 @@ mod tests {
         for name in NAMES {
             let choice = Choice { protocol: name.into(), ..Choice::default() };
             let [rounded, whole] = HintForm::ALL.map(|hint| {
-                ProtocolParams::choose(&Choice { hint, ..choice.clone() }, [1; 32], 1 << 16, 64).unwrap()
+                ProtocolParams::choose(&Choice { hint, ..choice.clone() }, Seed::new([1; 32]), 1 << 16, 64)
+                    .unwrap()
             });
             let keeps = whole.hint_lasts();
             assert_eq!((rounded.hint_bits(), whole.hint_bits()), (if keeps { 17 } else { 32 }, 32), "{name}");
@@ -199,8 +211,8 @@ mod tests {
                 let json = String::from_utf8(params.to_json()).unwrap();
                 assert_eq!(json.contains("\"hint_bits\":17"), keeps && bits == 17, "{json}");
                 if keeps {
-                    let delta = params.of_delta([2; 32], 10, 100).unwrap();
-                    let other = params.reshaped([2; 32], 1 << 10, 64).unwrap();
+                    let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
+                    let other = params.reshaped(Seed::new([2; 32]), 1 << 10, 64).unwrap();
                     assert_eq!([delta.hint_bits(), other.hint_bits()], [bits; 2], "{name}");
                 }
             }
@@ -221,15 +233,16 @@ mod tests {
         for name in ["exppack-simple", "exppack-double", "hybrid"] {
             let choice = Choice { protocol: name.into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
             let [short, whole] = QueryForm::ALL.map(|queries| {
-                ProtocolParams::choose(&Choice { queries, ..choice.clone() }, [1; 32], 1 << 16, 64).unwrap()
+                ProtocolParams::choose(&Choice { queries, ..choice.clone() }, Seed::new([1; 32]), 1 << 16, 64)
+                    .unwrap()
             });
             let [of_short, of_whole] = [&short, &whole].map(|params| params.sizes().query_bytes);
             assert!(3 * of_short < 2 * of_whole, "{name}: {of_short} and {of_whole} bytes");
             for (params, form) in [(&short, QueryForm::Short), (&whole, QueryForm::Whole)] {
                 let json = String::from_utf8(params.to_json()).unwrap();
                 assert_eq!(json.contains("\"queries\":\"short\""), form == QueryForm::Short, "{json}");
-                let delta = params.of_delta([2; 32], 10, 100).unwrap();
-                let other = params.reshaped([2; 32], 1 << 10, 64).unwrap();
+                let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
+                let other = params.reshaped(Seed::new([2; 32]), 1 << 10, 64).unwrap();
                 assert_eq!([delta.choice().queries, other.choice().queries], [form; 2], "{name}");
             }
             // If keys are registered, the member `queries` is refused.
@@ -250,7 +263,7 @@ mod tests {
         for name in NAMES {
             for &keys in deliveries(name) {
                 let choice = Choice { protocol: name.into(), keys, ..Choice::default() };
-                let sizes = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap().sizes();
+                let sizes = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap().sizes();
                 assert!(sizes.keys_bytes == 0 || sizes.hint_bytes == 0, "{name}");
             }
         }
@@ -263,13 +276,13 @@ mod tests {
             if deliveries(name).len() == 1 {
                 for refusal in [
                     ProtocolParams::check(&choice).unwrap_err(),
-                    ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap_err(),
+                    ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap_err(),
                 ] {
                     assert!(refusal.to_string().contains("brings keys"), "{refusal}");
                 }
                 let other = ProtocolParams::choose(
                     &Choice { keys: KeyDelivery::Registered, ..choice },
-                    [1; 32],
+                    Seed::new([1; 32]),
                     300,
                     64,
                 );
@@ -279,12 +292,12 @@ mod tests {
                 continue;
             }
             ProtocolParams::check(&choice).unwrap();
-            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap();
+            let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap();
             assert!(params.sizes().keys_bytes == 0 && params.key_shape().is_none());
             let json = String::from_utf8(params.to_json()).unwrap();
             assert!(json.contains("\"keys\":\"per-query\""), "{json}");
             // Queries to the delta of these parameters also carry their keys.
-            let delta = params.of_delta([2; 32], 10, 100).unwrap();
+            let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
             assert!(delta.sizes().keys_bytes == 0 && delta.sizes().hint_bytes > 0);
             let paper = Choice { ring: Some("paper".into()), ..choice };
             assert!(ProtocolParams::check(&paper).unwrap_err().to_string().contains("single entries"));
@@ -298,7 +311,7 @@ mod tests {
         let json = |groups: &str| {
             let choice =
                 Choice { protocol: "hybrid".into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
-            let params = ProtocolParams::choose(&choice, [1; 32], 300, 64).unwrap().to_json();
+            let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap().to_json();
             String::from_utf8(params).unwrap().replace("\"groups\":1,", groups)
         };
         ProtocolParams::from_json(json("\"groups\":1,").as_bytes()).unwrap();
@@ -311,8 +324,8 @@ mod tests {
         for name in NAMES {
             let choice =
                 Choice { protocol: name.into(), security: SecurityLevel::Conservative, ..Choice::default() };
-            let params = ProtocolParams::choose(&choice, [1; 32], 300, 2).unwrap();
-            let delta = params.of_delta([2; 32], 10, 100).unwrap();
+            let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 2).unwrap();
+            let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
             for params in [params, delta] {
                 let sets: Vec<_> = params.sets().securities().collect();
                 assert!(

@@ -200,7 +200,7 @@ fn a_protocol_is_added_by_a_type_and_a_line() {
     for name in Extended::NAMES {
         let choice = Choice { protocol: name.into(), ..Choice::default() };
         Extended::check(&choice).unwrap();
-        let params = Extended::choose(&choice, [5; 32], 3, 40).unwrap();
+        let params = Extended::choose(&choice, Seed::new([5; 32]), 3, 40).unwrap();
         assert_eq!(params.name(), name);
         let json = serde_json::to_string(&params).unwrap();
         assert!(json.contains(&format!(r#""protocol":"{name}""#)), "{json}");

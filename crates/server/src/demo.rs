@@ -11,6 +11,7 @@ use std::{fs, io};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzEncoder;
+use spirea_protocols::FileHash;
 
 /// The page's first file.
 pub(crate) const INDEX: &str = "index.html";
@@ -36,7 +37,7 @@ pub enum DemoError {
 /// A file of the page.
 pub(crate) struct PageFile {
     pub content_type: &'static str,
-    pub blake3: [u8; 32],
+    pub blake3: FileHash,
     pub content: Bytes,
     /// The content, compressed with gzip.
     pub packed: Bytes,

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use spirea_backend::StoredFile;
+use spirea_protocols::FileHash;
 
 use crate::StoreError;
 use crate::error::IoContext;
@@ -16,7 +17,7 @@ const PIECE: usize = 8 << 20;
 /// Computes the BLAKE3 hash of a file on all cores; `progress` receives the number of hashed bytes.
 /// The file is read, not mapped, so that a file that shrinks meanwhile causes an error and not a
 /// signal.
-pub(crate) fn hash_file(file: &StoredFile, progress: &mut dyn FnMut(u64)) -> Result<[u8; 32], StoreError> {
+pub(crate) fn hash_file(file: &StoredFile, progress: &mut dyn FnMut(u64)) -> Result<FileHash, StoreError> {
     let path = file.path();
     let bytes = file.bytes().at("open", path)?;
     let mut hasher = blake3::Hasher::new();
@@ -33,7 +34,7 @@ pub(crate) fn hash_file(file: &StoredFile, progress: &mut dyn FnMut(u64)) -> Res
         progress(end);
         std::mem::swap(&mut now, &mut next);
     }
-    Ok(*hasher.finalize().as_bytes())
+    Ok(hasher.finalize().into())
 }
 
 /// Returns the entry of file `name` in a snapshot's folder, from its current content.
@@ -59,8 +60,7 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn write_entry(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileEntry, StoreError> {
     let path = folder.join(name);
     fs::write(&path, bytes).at("write", &path)?;
-    let blake3 = *blake3::hash(bytes).as_bytes();
-    Ok(FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3 })
+    Ok(FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3: blake3::hash(bytes).into() })
 }
 
 /// Writes a file that is on disk when this returns, except for its entry in the folder.

@@ -12,6 +12,7 @@ use std::path::Path;
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use rayon::prelude::*;
 use spirea_backend::StoredFile;
+use spirea_protocols::FileHash;
 
 use crate::StoreError;
 use crate::error::IoContext;
@@ -74,9 +75,9 @@ impl Groups {
     }
 
     /// Returns the hash of the file.
-    pub(crate) fn hash(&self) -> [u8; 32] {
+    pub(crate) fn hash(&self) -> FileHash {
         let (left, right) = split(&self.0);
-        *merge_subtrees_root(&merged(left), &merged(right), Mode::Hash).as_bytes()
+        FileHash::new(*merge_subtrees_root(&merged(left), &merged(right), Mode::Hash).as_bytes())
     }
 
     /// Returns the list if its values give the file's hash.
@@ -226,7 +227,7 @@ mod tests {
         blake3::Hasher::new().update(&bytes.to_le_bytes()).finalize_xof().fill(&mut content);
         let path = folder.join("matrix.bin");
         std::fs::write(&path, &content).unwrap();
-        let blake3 = *blake3::hash(&content).as_bytes();
+        let blake3 = blake3::hash(&content).into();
         (path, content, FileEntry { file: "matrix.bin".into(), bytes, blake3 })
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use spirea_protocols::keyword::{Copies, TAG_BYTES};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
-use spirea_protocols::{ProtocolError, Table, TableKind, Version};
+use spirea_protocols::{FileHash, ProtocolError, Table, TableKind, Version};
 
 use crate::apple::AppleTables;
 use crate::time;
@@ -58,8 +58,7 @@ pub struct FileEntry {
     /// Length, in bytes.
     pub bytes: u64,
     /// BLAKE3 hash of the content.
-    #[serde(with = "spirea_protocols::hex")]
-    pub blake3: [u8; 32],
+    pub blake3: FileHash,
 }
 
 /// Statistics of the build, for reports.
@@ -329,6 +328,7 @@ fn malformed(detail: impl Into<String>) -> ProtocolError {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use spirea_math::random::Seed;
     use spirea_protocols::choice::Choice;
     use spirea_protocols::hint_rows;
     use spirea_protocols::parameters::Parameters as _;
@@ -338,13 +338,22 @@ mod tests {
 
     fn manifest() -> Manifest {
         let table = Table { entries: 3, ..spirea_specimens::table(TableKind::Keyword, 2, 92) };
-        let params = simple::Params::choose(&Choice::default(), [1; 32], 2, 100).unwrap();
-        let matrix =
-            FileEntry { file: MATRIX_FILE.into(), bytes: params.layout().bytes() as u64, blake3: [2; 32] };
-        let hint = FileEntry { file: HINT_FILE.into(), bytes: params.sizes().hint_bytes, blake3: [3; 32] };
+        let params = simple::Params::choose(&Choice::default(), Seed::new([1; 32]), 2, 100).unwrap();
+        let matrix = FileEntry {
+            file: MATRIX_FILE.into(),
+            bytes: params.layout().bytes() as u64,
+            blake3: FileHash::new([2; 32]),
+        };
+        let hint = FileEntry {
+            file: HINT_FILE.into(),
+            bytes: params.sizes().hint_bytes,
+            blake3: FileHash::new([3; 32]),
+        };
         let bytes = params.rows as u64 * hint_rows::HASH_BYTES as u64;
-        let hint_rows = Some(FileEntry { file: HINT_ROWS_FILE.into(), bytes, blake3: [4; 32] });
-        let changes = Some(FileEntry { file: CHANGES_FILE.into(), bytes: 99, blake3: [5; 32] });
+        let hint_rows =
+            Some(FileEntry { file: HINT_ROWS_FILE.into(), bytes, blake3: FileHash::new([4; 32]) });
+        let changes =
+            Some(FileEntry { file: CHANGES_FILE.into(), bytes: 99, blake3: FileHash::new([5; 32]) });
         let statistics = Statistics {
             rows: 3,
             value_bytes: 60,

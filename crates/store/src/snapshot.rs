@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use spirea_backend::{Share, StoredFile};
 use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
-use spirea_protocols::{Files, Version};
+use spirea_protocols::{FileHash, Files, Version};
 
 use crate::apple::AppleUseCase;
 use crate::error::IoContext;
@@ -127,7 +127,7 @@ impl Snapshot {
         self.check(entry, bytes == entry.bytes, || format!("it has {bytes} bytes, not {}", entry.bytes))?;
         let mut content = vec![0; bytes as usize];
         self.apple.read_exact_at(&mut content, 0).at("read", path)?;
-        self.check(entry, *blake3::hash(&content).as_bytes() == entry.blake3, || {
+        self.check(entry, FileHash::from(blake3::hash(&content)) == entry.blake3, || {
             "its content does not match the manifest's hash".into()
         })?;
         let damaged = |detail| StoreError::Damaged { path: path.into(), detail };
@@ -170,8 +170,7 @@ impl Snapshot {
     pub fn file(&self, name: &str) -> Option<(FileEntry, StoredFile)> {
         let entry = if name == MANIFEST_FILE {
             let bytes = self.manifest.to_bytes();
-            let blake3 = *blake3::hash(&bytes).as_bytes();
-            FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3 }
+            FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3: blake3::hash(&bytes).into() }
         } else {
             self.manifest.files().find(|entry| entry.file == name)?.clone()
         };

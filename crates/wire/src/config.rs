@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use prost::Message;
+use spirea_protocols::FileHash;
 
 use crate::fields::{Repeated, check};
 use crate::limits::{check_length, of_length};
@@ -57,7 +58,7 @@ pub struct PartConfig {
     /// Bytes of the hint; 0 if there is none.
     pub hint_bytes: u64,
     /// BLAKE3 of the hint.
-    pub hint_blake3: [u8; 32],
+    pub hint_blake3: FileHash,
     /// Lengths of queries, answers and keys.
     pub lengths: Lengths,
     /// Manifest of its snapshot, as JSON; empty if the server does not send it.
@@ -71,7 +72,7 @@ impl PartConfig {
             table: self.table.clone(),
             hint: Some(proto::Hint {
                 bytes: self.hint_bytes,
-                blake3: Bytes::copy_from_slice(&self.hint_blake3),
+                blake3: Bytes::copy_from_slice(self.hint_blake3.as_bytes()),
             }),
             query_bytes: self.lengths.query_bytes as u64,
             answer_bytes: self.lengths.answer_bytes as u64,

@@ -40,7 +40,7 @@ pub const FORMAT: u32 = 1;
 /// Content type of every message.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-pub use spirea_protocols::{KeysHash, Version};
+pub use spirea_protocols::{FileHash, KeysHash, Version};
 
 fn check_format(found: u32) -> Result<(), WireError> {
     if found == FORMAT { Ok(()) } else { Err(WireError::Format { found }) }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use spirea_protocols::FileHash;
 use spirea_wire::{
     Code, Config, DatabaseState, KeysHash, KeysPiece, KeysRequest, KeysResponse, KeysUpload, Lengths, Limits,
     Listing, MAX_KEYS_RESPONSE_BYTES, Part, PartConfig, Queries, Refusal, Request, Response, Summary,
@@ -59,7 +60,7 @@ fn part(lengths: Lengths) -> PartConfig {
         protocol_params: Bytes::from_static(b"{}"),
         table: Bytes::from_static(b"[]"),
         hint_bytes: 128,
-        hint_blake3: [9; 32],
+        hint_blake3: FileHash::new([9; 32]),
         lengths,
         manifest: Bytes::from_static(b"{ }"),
     }

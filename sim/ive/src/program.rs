@@ -2,6 +2,7 @@
 //! project's own servers, or are described in a paper.
 
 use spirea_lattice::RingSet;
+use spirea_math::random::Seed;
 use spirea_math::{Expansion, Gadget, Rotations};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
@@ -87,7 +88,7 @@ impl Program {
             return Err(refused(format!("{gib} GiB of records of {record_bytes} bytes")));
         }
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [0; 32], records as u64, record_bytes)
+        let params = ProtocolParams::choose(&choice, Seed::default(), records as u64, record_bytes)
             .map_err(|error| refused(error.to_string()))?;
         let rings = params.sets().ring.map_or(Rings::uniform(arch.scheme), |set| Rings::of(arch, set));
         Ok(Self { rings, phases: record(&params, queries)? })

@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use spirea_client::Description;
+use spirea_math::random::Seed;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::signature::PrivateKey;
 use spirea_protocols::{Sizes, TableKind, Version};
@@ -10,7 +11,7 @@ use super::*;
 /// Makes a part whose hint repeats `filling` and is longer than two pieces.
 fn part(filling: u8) -> (PartDescription, Vec<u8>) {
     let table = spirea_specimens::table(TableKind::Index, 32_000, 1016);
-    let params = ProtocolParams::choose(&Choice::default(), [0; 32], 32_000, 1024).unwrap();
+    let params = ProtocolParams::choose(&Choice::default(), Seed::new([0; 32]), 32_000, 1024).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let hint = vec![filling; hint_bytes as usize];
     let base = PartConfig {
@@ -39,7 +40,7 @@ fn part(filling: u8) -> (PartDescription, Vec<u8>) {
 /// Stored data, as JavaScript stores it: pieces by hint, and the other changes.
 #[derive(Default)]
 struct Stored {
-    hints: HashMap<String, Vec<Vec<u8>>>,
+    hints: HashMap<FileHash, Vec<Vec<u8>>>,
     said: Vec<Change>,
 }
 
@@ -60,7 +61,7 @@ impl Stored {
     }
 
     fn bytes(&self, part: &PartDescription) -> Vec<u8> {
-        self.hints.get(&digits(part.hint_blake3())).map(|pieces| pieces.concat()).unwrap_or_default()
+        self.hints.get(part.hint_blake3()).map(|pieces| pieces.concat()).unwrap_or_default()
     }
 }
 
@@ -88,7 +89,7 @@ fn a_download_is_stored_by_pieces_and_goes_on_where_it_ended() {
     cache.succeed("test-base", &part).unwrap();
     stored.take(&cache);
     assert_eq!(stored.bytes(&part), hint);
-    let (slot, hash) = ("test-base".to_owned(), digits(part.hint_blake3()));
+    let (slot, hash) = ("test-base".to_owned(), *part.hint_blake3());
     assert_eq!(stored.said, [Change::Latest { slot, hint: hash }]);
 
     let mut cache = StoredHints::default();
@@ -111,7 +112,7 @@ fn what_is_damaged_is_thrown_away_and_downloaded_again() {
     for wrong in [damaged.clone(), [&hint[..], &[0]].concat()] {
         cache.give_hint(*part.hint_blake3(), wrong);
         assert!(cache.load(&part).unwrap().is_none());
-        let hint = digits(part.hint_blake3());
+        let hint = *part.hint_blake3();
         assert_eq!(cache.take_change(), Some(Change::Drop { hint }));
     }
     // A download is stored before it is checked, and deleted again if it is damaged.

@@ -169,7 +169,7 @@ impl Server {
 
     /// Fetches the hashes of the hint's rows in a single attempt.
     pub async fn hint_rows(&mut self, part: &PartDescription, rows: HintRows) -> Result<Bytes, Failure> {
-        let path = format!("hint/rows?blake3={}", hexadecimal(part.hint_blake3()));
+        let path = format!("hint/rows?blake3={}", part.hint_blake3());
         self.once(&Call::get(path, rows.list_bytes(part.hint_bytes()))).await
     }
 
@@ -181,7 +181,7 @@ impl Server {
         start: u64,
         end: Option<u64>,
     ) -> Result<HintPart, Failure> {
-        let hash = hexadecimal(part.hint_blake3());
+        let hash = part.hint_blake3();
         let tag = format!("\"{hash}\"");
         let mut call = Call::get(format!("hint?blake3={hash}"), part.hint_bytes());
         if start > 0 || end.is_some() {
@@ -351,10 +351,6 @@ impl Server {
         self.line.pause(pause.mul_f64(0.5 + share).max(asked)).await;
         Ok(())
     }
-}
-
-fn hexadecimal(hash: &[u8; 32]) -> String {
-    blake3::Hash::from_bytes(*hash).to_hex().to_string()
 }
 
 /// Returns a request's id: random, so that it reveals nothing of the query.

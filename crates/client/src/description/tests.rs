@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use spirea_math::random::Seed;
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::signature::{Pin, PrivateKey, Signature};
 use spirea_protocols::table::{FieldType, KeyForm, KeyStep};
-use spirea_protocols::{ProtocolError, Sizes, Table, TableKind, delta};
+use spirea_protocols::{FileHash, ProtocolError, Salt, Sizes, Table, TableKind, delta};
 use spirea_wire::{Config, Lengths, PartConfig, Version};
 
 use crate::{ClientError, Description};
@@ -22,27 +23,23 @@ fn pin() -> Pin {
     Pin { key: key().public(), sequence: 0 }
 }
 
-fn hexadecimal(bytes: [u8; 32]) -> String {
-    blake3::Hash::from_bytes(bytes).to_hex().to_string()
-}
-
 /// Returns the configuration of a table, and the relevant members of its snapshot's manifest.
 fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (PartConfig, Value) {
-    let table = Table { salt: [3; 32], proofs, ..spirea_specimens::table(kind, 10, 24) };
+    let table = Table { salt: Salt::new([3; 32]), proofs, ..spirea_specimens::table(kind, 10, 24) };
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [0; 32], 10, table.record_bytes()).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([0; 32]), 10, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
-    let hint_blake3 = blake3::hash(b"").into();
+    let hint_blake3 = FileHash::from(blake3::hash(b""));
     let mut manifest = json!({
         "format": 3,
         "name": "test",
         "table": serde_json::to_value(&table).unwrap(),
         "protocol": serde_json::from_slice::<Value>(&params.to_json()).unwrap(),
-        "hint": { "file": "hint.bin", "bytes": hint_bytes, "blake3": hexadecimal(hint_blake3) },
+        "hint": { "file": "hint.bin", "bytes": hint_bytes, "blake3": hint_blake3 },
         "statistics": { "rows": 10 },
     });
     if let Some(base) = delta_of {
-        manifest["delta_of"] = hexadecimal(*base.as_bytes()).into();
+        manifest["delta_of"] = base.to_string().into();
     }
     let config = PartConfig {
         protocol_params: params.to_json().into(),
@@ -87,7 +84,7 @@ fn refusal(config: &Config) -> String {
 
 #[test]
 fn a_signed_version_vouches_for_table_parameters_hint_and_delta() {
-    for proofs in [None, Some(Proofs::blank(10, [4; 32]))] {
+    for proofs in [None, Some(Proofs::blank(10, Salt::new([4; 32])))] {
         let (base, _) = part(TableKind::Index, None, proofs.clone());
         parse(&signed(base.clone(), None)).unwrap().accept(&mut pin()).unwrap();
         let of = blake3::hash(&base.manifest).into();
@@ -98,11 +95,11 @@ fn a_signed_version_vouches_for_table_parameters_hint_and_delta() {
 
 #[test]
 fn what_the_manifests_do_not_say_is_refused() {
-    let (base, manifest) = part(TableKind::Index, None, Some(Proofs::blank(10, [4; 32])));
+    let (base, manifest) = part(TableKind::Index, None, Some(Proofs::blank(10, Salt::new([4; 32]))));
     let honest = signed(base.clone(), None);
 
     // The server sends its own roots with the operator's manifest.
-    let mut forged = Proofs::blank(10, [4; 32]);
+    let mut forged = Proofs::blank(10, Salt::new([4; 32]));
     forged.roots[3] = [7; 16];
     let (lying, _) = part(TableKind::Index, None, Some(forged));
     let beside = PartConfig { manifest: base.manifest.clone(), ..lying.clone() };
@@ -110,7 +107,7 @@ fn what_the_manifests_do_not_say_is_refused() {
     // The server sends its own manifest with the operator's version.
     assert!(refusal(&Config { base: lying, ..honest.clone() }).contains("not that of its manifests"));
     // The server sends the hash of its own hint.
-    let hint = PartConfig { hint_blake3: [9; 32], ..base.clone() };
+    let hint = PartConfig { hint_blake3: FileHash::new([9; 32]), ..base.clone() };
     assert!(refusal(&Config { base: hint, ..honest.clone() }).contains("what stands beside it"));
     // The server sends the manifest of another dataset.
     let mut other = manifest;
@@ -158,6 +155,6 @@ fn without_manifests_nothing_is_pinned_and_no_roots_are_taken() {
     let bare = Config { base: silent(None), ..signed(part(TableKind::Index, None, None).0, None) };
     let refused = parse(&bare).unwrap().accept(&mut pin()).unwrap_err();
     assert!(matches!(refused, ProtocolError::Untrusted(_)), "{refused}");
-    let proven = Config { base: silent(Some(Proofs::blank(10, [4; 32]))), ..bare };
+    let proven = Config { base: silent(Some(Proofs::blank(10, Salt::new([4; 32])))), ..bare };
     assert!(refusal(&proven).contains("no manifest binds their roots"));
 }

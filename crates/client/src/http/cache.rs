@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use spirea_protocols::FileHash;
 use spirea_protocols::signature::{Pin, PublicKey};
 
 use crate::{ClientError, Download, Hint, HintCache, PartDescription};
@@ -73,7 +74,7 @@ impl FileCache {
     }
 
     fn path(&self, part: &PartDescription, extension: &str) -> PathBuf {
-        self.path_of(&blake3::Hash::from_bytes(*part.hint_blake3()).to_hex(), extension)
+        self.path_of(&part.hint_blake3().to_string(), extension)
     }
 
     fn path_of(&self, hash: &str, extension: &str) -> PathBuf {
@@ -91,7 +92,7 @@ impl FileCache {
     /// Returns the hash of the hint last used in `slot`, which is a part of a database.
     fn last(&self, slot: &str) -> Option<String> {
         let hash = fs::read_to_string(self.last_path(slot)).ok()?;
-        blake3::Hash::from_hex(&hash).is_ok().then_some(hash)
+        FileHash::from_hex(&hash).is_some().then_some(hash)
     }
 }
 
@@ -133,7 +134,7 @@ impl HintCache for FileCache {
     }
 
     fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError> {
-        let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
+        let hash = part.hint_blake3().to_string();
         let former = self.last(slot);
         if former.as_deref() == Some(hash.as_str()) {
             return Ok(());

@@ -6,7 +6,7 @@ use spirea_backend::{
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Bit, Domain, Key, OutputKind, PrfKind, PrfVisitor, generate};
-use spirea_math::random::{SecretRng, public_row};
+use spirea_math::random::{SecretRng, Seed, public_row};
 
 /// Visitor that generates keys of one party for random points.
 struct Keys<'a> {
@@ -42,7 +42,7 @@ fn keys(prf: PrfKind, domain: Domain, party: usize, count: usize) -> Vec<Key> {
 
 fn bytes(layout: RowLayout) -> Vec<u8> {
     let mut words = vec![0; layout.bytes().div_ceil(4)];
-    public_row(&[3; 32], layout.rows() as u64, &mut words);
+    public_row(&Seed::new([3; 32]), layout.rows() as u64, &mut words);
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(layout.bytes());
     bytes

@@ -8,7 +8,7 @@ use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, Granularity};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
 use spirea_lattice::rlwe::RingSet;
-use spirea_math::random::public_residues;
+use spirea_math::random::{Seed, public_residues};
 use spirea_math::{Expansion, Gadget, Modulus, Ring, Rotations};
 
 pub const GRANULARITIES: [Granularity; 3] =
@@ -76,7 +76,7 @@ pub fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
     for (i, words) in words.chunks_exact_mut(ring.degree()).enumerate() {
         let prime = ring.limbs()[i % ring.limbs().len()].prime();
         match data {
-            Data::Random(seed) => public_residues(&[seed; 32], i as u64, prime, words),
+            Data::Random(seed) => public_residues(&Seed::new([seed; 32]), i as u64, prime, words),
             Data::Zeros => {}
             Data::Largest => words.fill(prime.value() - 1),
             Data::Alternating => words.iter_mut().step_by(2).for_each(|word| *word = prime.value() - 1),

@@ -10,7 +10,7 @@ use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
     Ticket,
 };
-use spirea_protocols::{Party, ProtocolError, Query, Sizes, Table, TableKind, Version};
+use spirea_protocols::{FileHash, Party, PlaceSalt, ProtocolError, Query, Sizes, Table, TableKind, Version};
 use spirea_specimens::VERSION;
 use spirea_specimens::scripted::{Behaviour, Scripted, database, echo, gated, identity, queries};
 
@@ -219,7 +219,7 @@ fn delta(version: u8) -> Database {
     let mut identity = identity();
     identity.version = Version::new([version; 32]);
     identity.table.kind = TableKind::Keyword;
-    identity.table.places = Some([9; 32]);
+    identity.table.places = Some(PlaceSalt::new([9; 32]));
     let sizes = identity.params.sizes();
     Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap()
 }
@@ -334,10 +334,11 @@ fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
     let engine = Engine::new(8, KeyRegistry::default()).unwrap();
     let part = |version: u8, kind| {
         let mut identity = identity();
-        (identity.version, identity.hint.blake3) = (Version::new([version; 32]), [version; 32]);
+        (identity.version, identity.hint.blake3) =
+            (Version::new([version; 32]), FileHash::new([version; 32]));
         identity.hint.file = StoredFile::at(format!("hint-{version}"));
         identity.table.kind = kind;
-        identity.table.places = (kind == TableKind::Keyword).then_some([9; 32]);
+        identity.table.places = (kind == TableKind::Keyword).then_some(PlaceSalt::new([9; 32]));
         let sizes = identity.params.sizes();
         Arc::new(Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap())
     };
@@ -345,11 +346,11 @@ fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
     let delta = part(3, TableKind::Keyword);
     engine.publish(Served::new(part(2, TableKind::Index), Some(delta)).unwrap());
     for version in [1, 2, 3] {
-        let hint = engine.hint("test", &[version; 32]).unwrap().unwrap();
+        let hint = engine.hint("test", &FileHash::new([version; 32])).unwrap().unwrap();
         assert_eq!(hint.file.path(), std::path::Path::new(&format!("hint-{version}")));
     }
-    assert!(engine.hint("test", &[4; 32]).unwrap().is_none());
-    assert!(matches!(engine.hint("other", &[1; 32]), Err(EngineError::UnknownDatabase)));
+    assert!(engine.hint("test", &FileHash::new([4; 32])).unwrap().is_none());
+    assert!(matches!(engine.hint("other", &FileHash::new([1; 32])), Err(EngineError::UnknownDatabase)));
 }
 
 #[tokio::test]

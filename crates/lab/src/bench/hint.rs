@@ -2,6 +2,7 @@
 
 use spirea_backend::Backend as _;
 use spirea_lattice::{PublicMatrix, Structure};
+use spirea_math::random::Seed;
 use spirea_protocols::steps::LweHint;
 
 use super::report::{Report, median_seconds};
@@ -13,7 +14,7 @@ use super::{Options, random_matrix};
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout, set) = (options.backend()?, options.layout()?, options.set()?);
     let matrix = random_matrix(&backend, layout)?;
-    let public = PublicMatrix::new(set, [1; 32], layout.columns());
+    let public = PublicMatrix::new(set, Seed::new([1; 32]), layout.columns());
     let limits = Limits::measure(&backend, matrix.bytes())?;
     let seconds = median_seconds(options.runs, || {
         std::hint::black_box(LweHint::compute(&*backend, &public, &matrix, |_| ())?);

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_console::output::{Format, bytes, print_line, seconds};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::{KeyDelivery, Preference, QueryForm};
 use spirea_protocols::parameters::{Failure, FirstFold};
 use spirea_protocols::planner::{self, Rates};
@@ -121,7 +121,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         ..Choice::default()
     };
     let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;
-    let params = ProtocolParams::choose(&choice, [1; 32], records, request.record_bytes)?;
+    let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), records, request.record_bytes)?;
     let timed = Arc::new(Timed::new(Arc::clone(&backend)));
     let mut rng = SecretRng::from_os()?;
 

@@ -6,7 +6,7 @@ use spirea_backend::{
 use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_math::{Expansion, Rotations, SentChunks};
 
 use super::report::{Report, best_seconds};
@@ -218,7 +218,7 @@ impl<'a> Packed<'a> {
         let chunks = SentChunks::Apart;
         let packing = FixedPacking { gadget: set.expansion_gadget(), chunks, rotations };
         let shape = OneShotQuery { set, chunks, rotations };
-        let uniform = UniformHalves::new(shape, &[0; 32]);
+        let uniform = UniformHalves::new(shape, &Seed::new([0; 32]));
         let numbers = vec![[(0, set.scale(), 1)]; rotations.chunks()];
         let (query, _) = uniform.ask(&numbers, &mut SecretRng::from_os()?);
         let query = shape.parse(&query)?;

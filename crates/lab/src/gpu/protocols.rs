@@ -10,7 +10,7 @@ use spirea_backend::{Residence, RingBackend as _, Timed};
 use spirea_console::device::Scale;
 use spirea_console::output::bytes;
 use spirea_dpf::OutputKind;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::parameters::FirstFold;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, PreparedKeys, Query, Responder};
@@ -143,7 +143,7 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
     let mut records = (plan.bytes / plan.record_bytes) as u64;
     let (free, _) = bench.backend.device().memory()?;
     loop {
-        let params = ProtocolParams::choose(&choice, [1; 32], records, plan.record_bytes)?;
+        let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), records, plan.record_bytes)?;
         // The leaves of all queries of a batch are in memory at the same time, up to
         // `leaves_memory`. `memory_bytes` includes the leaves of one query.
         let with_one = params.memory_bytes();

@@ -7,7 +7,7 @@ use spirea_cuda::probe::fill;
 use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
 use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
 use spirea_lattice::RingSet;
-use spirea_math::random::{SecretRng, public_residues};
+use spirea_math::random::{SecretRng, Seed, public_residues};
 use spirea_math::{Expansion, Ring};
 
 use super::limits::highest;
@@ -129,7 +129,7 @@ fn random_residues(ring: &Ring, count: usize) -> Vec<u32> {
     let polynomials = (0..count as u64).flat_map(|i| {
         let mut words = ring.zero();
         for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
-            public_residues(&[9; 32], i, limb.prime(), words);
+            public_residues(&Seed::new([9; 32]), i, limb.prime(), words);
         }
         words
     });

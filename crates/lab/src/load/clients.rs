@@ -224,10 +224,6 @@ fn upload_id(hash: &KeysHash) -> String {
     format!("{hash:.32}")
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn at(server: &Endpoint, failure: &Failure) -> anyhow::Error {
     match failure {
         Failure::Refused { refusal, .. } => {
@@ -282,7 +278,7 @@ async fn hints(server: &Endpoint, description: &Description) -> anyhow::Result<O
         let downloaded = match bytes {
             0 => Bytes::new(),
             _ => {
-                let named = format!("hint?blake3={}", hex(part.hint_blake3()));
+                let named = format!("hint?blake3={}", part.hint_blake3());
                 match server.get(&named, bytes).await {
                     Err(failure) if failure.refused_for() == Some(Code::UnknownHint) => return Ok(None),
                     hint => hint.map_err(|failure| at(server, &failure)).context("the hint")?,

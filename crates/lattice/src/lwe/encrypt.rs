@@ -246,11 +246,13 @@ impl RingProduct {
 
 #[cfg(test)]
 mod tests {
+    use spirea_math::random::Seed;
+
     use super::*;
     use crate::noise::rounding_variance;
     use proptest::prelude::*;
 
-    fn noise_of(set: LweSet, seed: [u8; 32], blocks: usize, position: usize) -> Vec<i32> {
+    fn noise_of(set: LweSet, seed: Seed, blocks: usize, position: usize) -> Vec<i32> {
         let matrix = PublicMatrix::new(set, seed, blocks * RING_DEGREE);
         let (bodies, secret) =
             LweEncryptor::new(matrix).encrypt_unit(position, &mut SecretRng::deterministic_for_tests(9));
@@ -271,7 +273,7 @@ mod tests {
         #[test]
         fn phases_are_the_unit_vector_and_small_noise(seed: [u8; 32], blocks in 1usize..4, position in 0usize..256) {
             for set in LweSet::ALL {
-                let noise = noise_of(set, seed, blocks, position + 256 * (blocks - 1));
+                let noise = noise_of(set, seed.into(), blocks, position + 256 * (blocks - 1));
                 prop_assert!(noise.iter().all(|e| e.abs() <= 31), "{noise:?}");
                 let variance = noise.iter().map(|&e| f64::from(e).powi(2)).sum::<f64>() / noise.len() as f64;
                 prop_assert!((4.0..20.0).contains(&variance), "variance {variance}");
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn every_query_has_a_secret_of_its_own() {
-        let encryptor = LweEncryptor::new(PublicMatrix::new(LweSet::Module1280, [3; 32], 256));
+        let encryptor = LweEncryptor::new(PublicMatrix::new(LweSet::Module1280, Seed::new([3; 32]), 256));
         let mut rng = SecretRng::from_os().unwrap();
         let (first, first_secret) = encryptor.encrypt_unit(7, &mut rng);
         let (second, second_secret) = encryptor.encrypt_unit(7, &mut rng);

@@ -40,7 +40,7 @@ impl PublicMatrix {
     /// # Panics
     /// If `columns` is zero or not a multiple of 256; validated parameters exclude this.
     pub fn new(set: LweSet, seed: Seed, columns: usize) -> Self {
-        Self::named(FIRST, set, &seed, columns)
+        Self::named(FIRST, set, seed.as_bytes(), columns)
     }
 
     /// Returns the matrix of a second fold over `columns` columns, from the same parameters'
@@ -49,7 +49,7 @@ impl PublicMatrix {
     /// # Panics
     /// If `columns` is zero or not a multiple of 256.
     pub fn of_second_fold(set: LweSet, seed: Seed, columns: usize) -> Self {
-        Self::named(SECOND, set, &seed, columns)
+        Self::named(SECOND, set, seed.as_bytes(), columns)
     }
 
     /// Returns the matrix of a first fold over the columns of bin `bin`, from the same parameters'
@@ -60,13 +60,13 @@ impl PublicMatrix {
     pub fn of_bin(set: LweSet, seed: Seed, bin: u64, columns: usize) -> Self {
         match bin {
             0 => Self::new(set, seed, columns),
-            _ => Self::named(BIN, set, &[&seed[..], &bin.to_le_bytes()].concat(), columns),
+            _ => Self::named(BIN, set, &[&seed.as_bytes()[..], &bin.to_le_bytes()].concat(), columns),
         }
     }
 
     fn named(name: &str, set: LweSet, seed: &[u8], columns: usize) -> Self {
         assert!(columns > 0 && columns.is_multiple_of(RING_DEGREE), "columns come in blocks of 256");
-        Self { set, key: blake3::derive_key(name, seed), columns }
+        Self { set, key: blake3::derive_key(name, seed).into(), columns }
     }
 
     /// Returns its parameter set.
@@ -180,26 +180,26 @@ mod tests {
     fn a_server_that_chooses_the_seed_does_not_choose_the_streams_key() {
         let (seed, columns) = ([0; 32], 512);
         let mut raw = vec![0; LweSet::Module1280.degree()];
-        public_row(&seed, 0, &mut raw);
+        public_row(&Seed::new(seed), 0, &mut raw);
         let folds = [PublicMatrix::new, PublicMatrix::of_second_fold];
-        let [first, second] = folds.map(|matrix| matrix(LweSet::Paper, seed, columns).stream());
+        let [first, second] = folds.map(|matrix| matrix(LweSet::Paper, Seed::new(seed), columns).stream());
         assert!(first[..raw.len()] != raw && second[..raw.len()] != raw);
         assert_ne!(
             first, second,
             "a secret that meets both folds' matrices is encrypted under different ones"
         );
         for (fold, name) in [(first, FIRST), (second, SECOND)] {
-            public_row(&blake3::derive_key(name, &seed), 0, &mut raw);
+            public_row(&Seed::new(blake3::derive_key(name, &seed)), 0, &mut raw);
             assert_eq!(fold[..raw.len()], raw);
         }
     }
 
     #[test]
     fn each_bin_has_a_matrix_of_its_own() {
-        let of_bin = |bin| PublicMatrix::of_bin(LweSet::Module1280, [3; 32], bin, 512);
-        assert_eq!(of_bin(0), PublicMatrix::new(LweSet::Module1280, [3; 32], 512));
+        let of_bin = |bin| PublicMatrix::of_bin(LweSet::Module1280, Seed::new([3; 32]), bin, 512);
+        assert_eq!(of_bin(0), PublicMatrix::new(LweSet::Module1280, Seed::new([3; 32]), 512));
         let mut keys: Vec<_> = (0..300).map(|bin| of_bin(bin).key).collect();
-        keys.push(PublicMatrix::of_second_fold(LweSet::Module1280, [3; 32], 512).key);
+        keys.push(PublicMatrix::of_second_fold(LweSet::Module1280, Seed::new([3; 32]), 512).key);
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), 301);
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn rows_one_at_a_time_are_those_of_the_whole_matrix() {
         for set in LweSet::ALL {
-            let matrix = PublicMatrix::new(set, [5; 32], 512);
+            let matrix = PublicMatrix::new(set, Seed::new([5; 32]), 512);
             let (entries, degree) = (matrix.entries(), set.degree());
             let mut rows = PublicRows::new(matrix);
             for row in [511, 0, 1, 100, 255, 256, 257, 100] {

@@ -223,9 +223,10 @@ impl PaddedFold {
 
 #[cfg(test)]
 mod tests {
+    use spirea_math::random::{Seed, public_residues};
+
     use super::*;
     use crate::rlwe::noise::RingNoise;
-    use spirea_math::random::public_residues;
 
     fn fold(set: RingSet, columns: usize) -> PaddedFold {
         PaddedFold { set, columns, depth: 0, expansion: Expansion::covering(columns) }
@@ -286,7 +287,7 @@ mod tests {
             let (ring, gadget) = (set.ring(), set.expansion_gadget());
             let mut a = ring.zero();
             for (i, (limb, a)) in ring.limbs().iter().zip(a.chunks_exact_mut(RingSet::DEGREE)).enumerate() {
-                public_residues(&[4; 32], i as u64, limb.prime(), a);
+                public_residues(&Seed::new([4; 32]), i as u64, limb.prime(), a);
             }
             let mut values = vec![0.0; RingSet::DEGREE / 2];
             for digit in gadget.decompose(ring, &a).chunks_exact(ring.words()) {

@@ -1,6 +1,6 @@
 //! Evaluation keys: encryptions of functions of a client's secret, which a server computes with.
 
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 use zeroize::Zeroizing;
 
@@ -103,7 +103,7 @@ impl RingSecret {
         assert_eq!(shape.set, self.set(), "keys are of their secret's set");
         let ring = self.ring();
         let mut keys = Keys { seed: fresh_seed(rng), count: 0, bytes: Vec::with_capacity(shape.bytes()) };
-        keys.bytes.extend(keys.seed);
+        keys.bytes.extend(keys.seed.as_bytes());
         for exponent in shape.exponents() {
             keys.push(self, shape.set.expansion_gadget(), &self.image(exponent), rng);
         }
@@ -143,7 +143,7 @@ impl RingSecret {
 
 /// Keys under construction.
 struct Keys {
-    seed: [u8; 32],
+    seed: Seed,
     count: usize,
     bytes: Vec<u8>,
 }

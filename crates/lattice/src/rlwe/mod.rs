@@ -22,9 +22,6 @@ pub use set::RingSet;
 use spirea_math::Ring;
 use spirea_math::random::{Seed, public_residues};
 
-/// Bytes of a seed.
-const SEED_BYTES: usize = size_of::<Seed>();
-
 /// Error: bytes that do not have the form that the parameters give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {what}: {detail}")]
@@ -47,7 +44,7 @@ fn uniform_half(ring: &Ring, seed: &Seed, i: usize) -> Vec<u32> {
 
 /// Returns the number of bytes of `count` ciphertexts with one seed.
 fn seeded_bytes(set: RingSet, count: usize) -> usize {
-    SEED_BYTES + count * set.ring().words() * set.word_bits() as usize / 8
+    Seed::BYTES + count * set.ring().words() * set.word_bits() as usize / 8
 }
 
 /// Splits `bytes`, which must have `expected` bytes, into the seed and the rest.
@@ -55,11 +52,14 @@ fn split_seed<'a>(
     what: &'static str,
     bytes: &'a [u8],
     expected: usize,
-) -> Result<(&'a Seed, &'a [u8]), LatticeError> {
-    bytes.split_first_chunk().filter(|_| bytes.len() == expected).ok_or_else(|| {
-        let detail = format!("it has {} bytes where the parameters say {expected}", bytes.len());
-        LatticeError { what, detail }
-    })
+) -> Result<(Seed, &'a [u8]), LatticeError> {
+    match bytes.split_first_chunk() {
+        Some((seed, rest)) if bytes.len() == expected => Ok((Seed::new(*seed), rest)),
+        _ => {
+            let detail = format!("it has {} bytes where the parameters say {expected}", bytes.len());
+            Err(LatticeError { what, detail })
+        }
+    }
 }
 
 /// Expands `count` ciphertexts from a seed and their `b` halves, each to [a | b] as values.
@@ -73,7 +73,7 @@ fn parse_seeded(
     let (ring, bits) = (set.ring(), set.word_bits());
     let mut words = Vec::with_capacity(2 * count * ring.words());
     for (i, half) in halves.chunks_exact(ring.words() * bits as usize / 8).enumerate() {
-        words.extend(uniform_half(ring, seed, i));
+        words.extend(uniform_half(ring, &seed, i));
         push_values(ring, what, half, bits, &mut words)?;
     }
     Ok(words)

@@ -91,7 +91,7 @@ impl UniformHalves {
     /// Derives the halves from the public `seed`. As for public matrices, the key of their streams
     /// is a hash of the seed, so that nobody can choose the key.
     pub fn new(shape: OneShotQuery, seed: &Seed) -> Self {
-        let key = blake3::derive_key(NAME, seed);
+        let key = blake3::derive_key(NAME, seed.as_bytes()).into();
         let polynomials = 0..shape.key_ciphertexts() + shape.ciphertexts();
         let halves = polynomials.map(|i| uniform_half(shape.set.ring(), &key, i));
         Self { shape, words: halves.flatten().collect() }
@@ -189,7 +189,7 @@ mod tests {
     fn check_phases(shape: OneShotQuery, bytes: usize) {
         let mut rng = SecretRng::deterministic_for_tests(21);
         let (set, ring) = (shape.set, shape.set.ring());
-        let uniform = UniformHalves::new(shape, &[5; 32]);
+        let uniform = UniformHalves::new(shape, &Seed::new([5; 32]));
         // Each ciphertext encrypts other numbers.
         let numbers: Vec<_> = (0..shape.ciphertexts())
             .map(|i| [(i, set.scale(), 1), (17, ring.modulus() / 3, -1 - i as i8)])
@@ -251,7 +251,7 @@ mod tests {
         for shape in shapes(RingSet::Fast) {
             let mut rng = SecretRng::from_os().unwrap();
             let ring = RingSet::Fast.ring();
-            let uniform = UniformHalves::new(shape, &[5; 32]);
+            let uniform = UniformHalves::new(shape, &Seed::new([5; 32]));
             let mut first_body = || {
                 let (query, _) = uniform.ask(&vec![[]; shape.ciphertexts()], &mut rng);
                 shape.parse(&query).unwrap()[..ring.words()].to_vec()
@@ -278,7 +278,7 @@ mod tests {
     fn damaged_queries_are_refused() {
         for shape in shapes(RingSet::Fast) {
             let mut rng = SecretRng::deterministic_for_tests(22);
-            let uniform = UniformHalves::new(shape, &[6; 32]);
+            let uniform = UniformHalves::new(shape, &Seed::new([6; 32]));
             let (query, _) = uniform.ask(&vec![[]; shape.ciphertexts()], &mut rng);
             for length in [0, 1, shape.key_bytes(), query.len() - 1] {
                 assert!(shape.parse(&query[..length]).is_err());

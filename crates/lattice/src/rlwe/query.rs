@@ -5,9 +5,7 @@ use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
 
 use super::secret::{Bits, fresh_seed, push_bits};
-use super::{
-    LatticeError, RingSecret, RingSet, SEED_BYTES, parse_seeded, seeded_bytes, split_seed, uniform_half,
-};
+use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes, split_seed, uniform_half};
 
 /// Returns the number of bytes of a query's ciphertext: a seed and half `b`.
 pub fn query_bytes(set: RingSet) -> usize {
@@ -75,7 +73,7 @@ impl Rounding {
 /// Returns the number of bytes of a query's ciphertext with a rounded half `b`: a seed, and
 /// coefficients packed without gaps.
 pub fn rounded_query_bytes(set: RingSet) -> usize {
-    SEED_BYTES + Rounding::of_query(set).bytes()
+    Seed::BYTES + Rounding::of_query(set).bytes()
 }
 
 /// Parses a query's bytes with a rounded half `b` ([`RingSet::dropped_bits`]) into the ciphertext
@@ -85,7 +83,7 @@ pub fn rounded_query_bytes(set: RingSet) -> usize {
 /// [`LatticeError`] if the length is wrong.
 pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
     let (seed, half) = split_seed("query", bytes, rounded_query_bytes(set))?;
-    let mut words = uniform_half(set.ring(), seed, 0);
+    let mut words = uniform_half(set.ring(), &seed, 0);
     words.extend(Rounding::of_query(set).values(half));
     Ok(words)
 }
@@ -116,7 +114,7 @@ impl RingSecret {
         (0..expansion.levels()).for_each(|_| self.ring().scale_assign(&mut message, half));
         let (seed, b) = self.seal(message, rng);
         let mut bytes = Vec::with_capacity(query_bytes(self.set()));
-        bytes.extend(seed);
+        bytes.extend(seed.as_bytes());
         push_bits(&mut bytes, self.set().word_bits(), b.iter().map(|&word| word.into()));
         bytes
     }
@@ -132,7 +130,7 @@ impl RingSecret {
         let message = self.numbers(numbers, rng);
         let (seed, b) = self.seal(message, rng);
         let mut bytes = Vec::with_capacity(rounded_query_bytes(self.set()));
-        bytes.extend(seed);
+        bytes.extend(seed.as_bytes());
         Rounding::of_query(self.set()).push(b, &mut bytes);
         bytes
     }

@@ -6,7 +6,7 @@ use spirea_math::sample::{LWE_NOISE, ternary};
 use spirea_math::secret::{DAMAGED_KEYS_ARE_DROPPED, declassify};
 use zeroize::Zeroizing;
 
-use super::{LatticeError, RingSet, SEED_BYTES};
+use super::{LatticeError, RingSet};
 
 /// A client's ternary secret, erased when dropped. It lives as long as its evaluation keys.
 pub struct RingSecret {
@@ -124,9 +124,9 @@ impl RingSecret {
 
 /// Draws a fresh public seed.
 pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
-    let mut seed = [0; SEED_BYTES];
+    let mut seed = [0; Seed::BYTES];
     rng.fill(&mut seed);
-    declassify(seed, "the seed of a ciphertext's uniform half travels with it")
+    Seed::new(declassify(seed, "the seed of a ciphertext's uniform half travels with it"))
 }
 
 /// Appends numbers of `bits` bits each, 1 to 64, lowest bit first and without gaps. Together they
@@ -204,7 +204,7 @@ mod tests {
             let (a_bits, b_bits) = set.response_bits();
             let degree = RingSet::DEGREE;
             let mut words = vec![0; (a_bits + b_bits) as usize * degree / 32];
-            public_row(&[3; 32], 0, &mut words);
+            public_row(&Seed::new([3; 32]), 0, &mut words);
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let bit = |i: usize| u64::from(bytes[i / 8] >> (i % 8) & 1);
             let number =

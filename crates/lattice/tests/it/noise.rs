@@ -13,7 +13,7 @@ use spirea_lattice::rlwe::{
     Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query, parse_rounded_query,
 };
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::{SecretRng, public_row};
+use spirea_math::random::{SecretRng, Seed, public_row};
 use spirea_math::{Expansion, Rotations, SentChunks};
 
 static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
@@ -169,7 +169,7 @@ fn pick(row: usize, column: usize, coefficients: &mut [i32]) {
 fn uniform(bits: u32) -> impl Fn(usize, usize, &mut [i32]) + Sync {
     move |row, column, coefficients| {
         let mut words = vec![0; coefficients.len()];
-        public_row(&[17; 32], ((row as u64) << 32) | column as u64, &mut words);
+        public_row(&Seed::new([17; 32]), ((row as u64) << 32) | column as u64, &mut words);
         for (coefficient, word) in coefficients.iter_mut().zip(words) {
             *coefficient = word as i32 >> (32 - bits);
         }
@@ -262,7 +262,7 @@ fn queries_that_bring_their_keys_pack_with_the_noise_of_their_form() {
         for (form, chunks, variance) in of_forms {
             let mut rng = SecretRng::deterministic_for_tests(7);
             let shape = OneShotQuery { set, chunks, rotations };
-            let (uniform, bits) = (UniformHalves::new(shape, &[3; 32]), measured(set));
+            let (uniform, bits) = (UniformHalves::new(shape, &Seed::new([3; 32])), measured(set));
             let tables = BACKEND.tables(set.ring()).unwrap();
             let hint = hint_of_a_block(set, rotations);
             let plain = [BACKEND.encode(&tables, rotations.big(), rotations.leaves(), &hint).unwrap()];

@@ -4,6 +4,7 @@
 mod rates;
 
 use spirea_lattice::RingSet;
+use spirea_math::random::Seed;
 
 use crate::choice::{Choice, KeyDelivery, Preference, SecurityLevel};
 use crate::registry::{NAMES, ProtocolParams};
@@ -135,7 +136,7 @@ pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> 
         if ProtocolParams::check_keys(&choice).is_err() {
             return None;
         }
-        let outcome = match ProtocolParams::choose(&choice, [0; 32], records, record_bytes) {
+        let outcome = match ProtocolParams::choose(&choice, Seed::default(), records, record_bytes) {
             Ok(params) => Ok(weigh(params, needs, rates)),
             Err(error) => Err(error.to_string()),
         };
@@ -149,7 +150,7 @@ pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> 
 pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) -> bool {
     let needs = Needs { security, ..Needs::default() };
     let choice = |protocol| needs.choice(protocol, KeyDelivery::Registered);
-    let choose = |protocol| ProtocolParams::choose(&choice(protocol), [0; 32], records, record_bytes);
+    let choose = |protocol| ProtocolParams::choose(&choice(protocol), Seed::default(), records, record_bytes);
     NAMES.into_iter().all(|protocol| choose(protocol).is_err())
 }
 
@@ -387,7 +388,7 @@ mod tests {
             assert_eq!(figures.ruled_out.as_ref().is_some_and(|why| why.contains("linked")), registers);
             if plan.keys == KeyDelivery::PerQuery {
                 let registered = Choice { keys: KeyDelivery::Registered, ..figures.params.choice() };
-                let registered = ProtocolParams::choose(&registered, [0; 32], 1 << 22, 256).unwrap();
+                let registered = ProtocolParams::choose(&registered, Seed::default(), 1 << 22, 256).unwrap();
                 assert!(
                     figures.sizes.query_bytes
                         > registered.sizes().query_bytes + registered.sizes().keys_bytes / 4

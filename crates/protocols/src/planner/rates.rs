@@ -10,7 +10,7 @@ use spirea_backend::{
 use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, select};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_math::{Expansion, Rotations, SentChunks};
 
 use crate::ProtocolError;
@@ -218,7 +218,7 @@ impl Rates {
         let rotations = Rotations::new(RING_DEGREE, LweSet::Module1280.rank(), Rotations::LEAST_STEPS);
         let chunks = SentChunks::Apart;
         let packing = FixedPacking { gadget: set.expansion_gadget(), chunks, rotations };
-        let uniform = UniformHalves::new(OneShotQuery { set, chunks, rotations }, &[0; 32]);
+        let uniform = UniformHalves::new(OneShotQuery { set, chunks, rotations }, &Seed::default());
         let switched = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
         let bodies = Bodies::whole(0, 0);
         let mut seconds = [0.0; 2];

@@ -338,7 +338,7 @@ mod tests {
     use proptest::prelude::*;
     use spirea_backend::NaiveBackend;
     use spirea_lattice::LweEncryptor;
-    use spirea_math::random::SecretRng;
+    use spirea_math::random::{SecretRng, Seed};
 
     use super::*;
 
@@ -381,7 +381,7 @@ mod tests {
                 prop_assert_eq!(u64::from(packed) * step, u64::from(nearest));
             }
             let client = ClientHint::from_bytes(SET, bits, rows, &bytes).unwrap();
-            let encryptor = LweEncryptor::new(PublicMatrix::new(SET, [1; 32], 256));
+            let encryptor = LweEncryptor::new(PublicMatrix::new(SET, Seed::new([1; 32]), 256));
             let (_, secret) = encryptor.encrypt_unit(0, &mut SecretRng::deterministic_for_tests(seed));
             let expected = nearest.chunks_exact(SET.degree()).map(|row| secret.inner_product(row));
             let expected: Vec<u32> = expected.collect();
@@ -402,7 +402,7 @@ mod tests {
             let layout = PanelLayout::covering(96, 256).unwrap();
             let grid = crate::grid::Grid { records: 256, record_bytes: 96, unit_rows: 96, groups: 1, columns: 256 };
             let stored = Stored::Panels { layout, grid, spread: crate::grid::Spread::Columns };
-            let public = PublicMatrix::new(SET, [3; 32], 256);
+            let public = PublicMatrix::new(SET, Seed::new([3; 32]), 256);
             let folder = tempfile::tempdir().unwrap();
             let [matrix, hint] = ["matrix", "hint"].map(|name| folder.path().join(name));
             let computed = |bytes: &[u8]| {

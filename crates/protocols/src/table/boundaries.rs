@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Table;
 use super::keyword::{Copies, EntryPlace, TAG_BYTES};
+use crate::PlaceSalt;
 
 /// Map between entries and records. Its time and memory accesses depend on the entry, so clients
 /// use [`Table::buckets`] instead.
@@ -12,7 +13,7 @@ pub struct Boundaries {
     records: u64,
     entries: u64,
     /// Hash key of places, if the table has keys.
-    places: Option<[u8; 32]>,
+    places: Option<PlaceSalt>,
     copies: Copies,
     /// Rows in each record, if the table has no widths.
     rows_in_record: u64,
@@ -114,9 +115,9 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TableKind;
     use crate::keyword::KeyHash;
     use crate::layout::Widths;
+    use crate::{Salt, TableKind};
     use proptest::prelude::*;
 
     fn table(kind: TableKind, entries: u64, records: u64) -> Table {
@@ -125,8 +126,8 @@ mod tests {
             entries,
             records,
             payload_bytes: 8,
-            salt: [0; 32],
-            places: (kind == TableKind::Keyword).then_some([1; 32]),
+            salt: Salt::new([0; 32]),
+            places: (kind == TableKind::Keyword).then_some(PlaceSalt::new([1; 32])),
             copies: Copies::One,
             widths: None,
             rows_per_record: None,
@@ -154,7 +155,7 @@ mod tests {
             table.validate().unwrap();
             let boundaries = table.boundaries();
             for tag in tags {
-                let places = EntryPlace::of_copies(&[1; 32], &tag, table.copies);
+                let places = EntryPlace::of_copies(&PlaceSalt::new([1; 32]), &tag, table.copies);
                 let buckets: Vec<u64> = places.map(|place| boundaries.of_place(place)).collect();
                 let asked = table.buckets(&KeyHash { tag }).unwrap();
                 prop_assert_eq!(&asked[..], &buckets[..]);
@@ -163,7 +164,7 @@ mod tests {
                 prop_assert!(buckets.iter().all(|bucket| holders.contains(bucket)));
                 let distinct: std::collections::HashSet<_> = buckets.iter().collect();
                 prop_assert_eq!(holders.len(), distinct.len());
-                let places = EntryPlace::of_copies(&[1; 32], &tag, table.copies);
+                let places = EntryPlace::of_copies(&PlaceSalt::new([1; 32]), &tag, table.copies);
                 prop_assert_eq!(places.filter(|&place| boundaries.is_held(place, &tag)).count(), holders.len());
             }
             if uneven {
@@ -194,7 +195,7 @@ mod tests {
                 prop_assert!(wrong.validate().is_err());
             }
             let places = Some([1; 32]);
-            let keyed = Table { kind: TableKind::Keyword, places, ..table };
+            let keyed = Table { kind: TableKind::Keyword, places: places.map(PlaceSalt::new), ..table };
             prop_assert!(keyed.validate().is_err());
         }
     }

@@ -4,9 +4,10 @@
 //! base and delta in one request, always both, so that the server does not learn which of them has
 //! the answer. The delta overrides the base.
 
+use spirea_math::random::Seed;
 use spirea_math::secret::declassify;
 
-use crate::{ProtocolError, Version};
+use crate::{ProtocolError, Salt, Version};
 
 /// A delta's entry for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +62,11 @@ pub fn version(base: Version, delta: Option<Version>) -> Version {
 
 /// Returns the seed of the public matrices of all deltas of a base, for clients that hold a hint.
 /// With one seed, the hints of two deltas of one shape differ only where their records differ.
-pub fn seed(base: &Version) -> [u8; 32] {
-    blake3::derive_key("spirea 2026 seed of the public matrices of a base's deltas", base.as_bytes())
+pub fn seed(base: &Version) -> Seed {
+    Seed::new(blake3::derive_key(
+        "spirea 2026 seed of the public matrices of a base's deltas",
+        base.as_bytes(),
+    ))
 }
 
 /// Returns the salt of all deltas of a base.
@@ -72,8 +76,8 @@ pub fn seed(base: &Version) -> [u8; 32] {
 /// hashes. Finding two keys with equal tags takes 2^48 hashes. A delta that contains both keys is
 /// refused, but a delta of the next base has another salt and is not refused. The positions of
 /// entries depend on the table's places, which cannot be predicted.
-pub fn salt(base: &Version) -> [u8; 32] {
-    blake3::derive_key("spirea 2026 salt of a base's deltas", base.as_bytes())
+pub fn salt(base: &Version) -> Salt {
+    Salt::new(blake3::derive_key("spirea 2026 salt of a base's deltas", base.as_bytes()))
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ use self::keyword::{Copies, EntryPlace, KeyHash, MAX_ENTRIES};
 use self::layout::Widths;
 use self::proof::{Hash, Proofs, Tree};
 use self::rows::{push_row, rows};
-use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
+use crate::{PlaceSalt, ProtocolError, Salt};
 
 /// Bytes of a record's checksum.
 pub const CHECKSUM_BYTES: usize = 8;
@@ -78,11 +78,10 @@ pub struct Table {
     /// Bytes of a record's payload.
     pub payload_bytes: usize,
     /// Salt of keys and checksums; public.
-    #[serde(with = "crate::hex")]
-    pub salt: [u8; 32],
+    pub salt: Salt,
     /// Hash key of the entries' places ([`EntryPlace`]), if the table has keys; public.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
-    pub places: Option<[u8; 32]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<PlaceSalt>,
     /// Number of copies of each entry, if the table has keys.
     #[serde(default, skip_serializing_if = "Copies::is_one")]
     pub copies: Copies,
@@ -304,7 +303,7 @@ impl Table {
 
     fn checksum(&self, index: u64, sealed: &[u8]) -> [u8; CHECKSUM_BYTES] {
         let mut checksum = [0; CHECKSUM_BYTES];
-        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        let mut hasher = blake3::Hasher::new_keyed(self.salt.as_bytes());
         hasher.update(b"spirea record v1").update(&index.to_le_bytes()).update(sealed);
         hasher.finalize_xof().fill(&mut checksum);
         checksum
@@ -390,8 +389,8 @@ mod tests {
             entries: 1,
             records: 1,
             payload_bytes,
-            salt: [9; 32],
-            places: Some([8; 32]),
+            salt: Salt::new([9; 32]),
+            places: Some(PlaceSalt::new([8; 32])),
             copies: Copies::One,
             widths: None,
             rows_per_record: None,
@@ -407,9 +406,16 @@ mod tests {
     /// Returns a table of these payloads with proofs, and its records.
     fn proven(payloads: &[Vec<u8>], kind: TableKind) -> (Table, Vec<Vec<u8>>) {
         let records = payloads.len() as u64;
-        let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records, [6; 32]) });
+        let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records, Salt::new([6; 32])) });
         let places = (kind == TableKind::Keyword).then_some([8; 32]);
-        let mut table = Table { kind, entries: records, records, places, proofs, ..table(1, 40) };
+        let mut table = Table {
+            kind,
+            entries: records,
+            records,
+            places: places.map(PlaceSalt::new),
+            proofs,
+            ..table(1, 40)
+        };
         let leaves = (0..).zip(payloads).map(|(index, payload)| table.leaf(index, payload)).collect();
         let tree = table.prove(leaves).unwrap();
         let sealed = (0..).zip(payloads).map(|(index, payload)| table.seal_proven(index, payload, &tree));
@@ -465,7 +471,8 @@ mod tests {
         let by_position = Table { kind: TableKind::Index, places: None, ..keyed.clone() };
         by_position.validate().unwrap();
         for (table, places) in [(keyed, None), (by_position, Some([8; 32]))] {
-            let wrong = Table { places, ..table }.validate().unwrap_err().to_string();
+            let wrong =
+                Table { places: places.map(PlaceSalt::new), ..table }.validate().unwrap_err().to_string();
             assert!(wrong.contains("places"), "{wrong}");
         }
     }

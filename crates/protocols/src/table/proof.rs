@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use spirea_math::secret::declassify;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use crate::ProtocolError;
+use crate::{ProtocolError, Salt};
 
 /// Bytes of a hash.
 pub const HASH_BYTES: usize = 16;
@@ -44,8 +44,7 @@ pub struct Proofs {
     /// Levels from a leaf to its root, which is the number of hashes in a proof.
     pub levels: u32,
     /// Salt of the tree, drawn after the content is fixed; public.
-    #[serde(with = "crate::hex")]
-    pub salt: [u8; 32],
+    pub salt: Salt,
     /// Roots, in the order of their records. In JSON they are the padded base64 of their bytes.
     #[serde(serialize_with = "serialize_roots", deserialize_with = "deserialize_roots")]
     pub roots: Vec<Hash>,
@@ -69,7 +68,7 @@ fn deserialize_roots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<H
 
 impl Proofs {
     /// Returns proofs for `records` records, at least one, whose roots are still to be computed.
-    pub fn blank(records: u64, salt: [u8; 32]) -> Self {
+    pub fn blank(records: u64, salt: Salt) -> Self {
         let levels = Self::levels_of(records);
         Self { levels, salt, roots: vec![NO_SIBLING; records.div_ceil(1 << levels) as usize] }
     }
@@ -104,14 +103,14 @@ impl Proofs {
 
     /// Returns the leaf of record `index`, whose padded payload is `payload`.
     pub(crate) fn leaf(&self, index: u64, payload: &[u8]) -> Hash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        let mut hasher = blake3::Hasher::new_keyed(self.salt.as_bytes());
         hasher.update(b"spirea leaf v2").update(&index.to_le_bytes()).update(payload);
         first(&hasher)
     }
 
     /// Returns the node number `place` of `level`, counted from the leaves at level 0.
     fn node(&self, level: u32, place: u64, left: &Hash, right: &Hash) -> Hash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.salt);
+        let mut hasher = blake3::Hasher::new_keyed(self.salt.as_bytes());
         hasher.update(b"spirea node v2").update(&level.to_le_bytes()).update(&place.to_le_bytes());
         hasher.update(left).update(right);
         first(&hasher)
@@ -187,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    const SALT: [u8; 32] = [4; 32];
+    const SALT: Salt = Salt::new([4; 32]);
 
     fn tree(records: u64, levels: u32) -> (Tree, Proofs) {
         let mut proofs = Proofs { levels, salt: SALT, roots: Vec::new() };
@@ -227,8 +226,8 @@ mod tests {
             proofs.node(1, 0, &b, &a),
             proofs.leaf(0, &[a, b].concat()),
             proofs.leaf(1, &[a, b].concat()),
-            Proofs { salt: [5; 32], ..proofs.clone() }.node(1, 0, &a, &b),
-            Proofs { salt: [5; 32], ..proofs.clone() }.leaf(0, &[a, b].concat()),
+            Proofs { salt: Salt::new([5; 32]), ..proofs.clone() }.node(1, 0, &a, &b),
+            Proofs { salt: Salt::new([5; 32]), ..proofs.clone() }.leaf(0, &[a, b].concat()),
         ];
         assert_eq!(std::collections::BTreeSet::from(nodes).len(), nodes.len());
     }

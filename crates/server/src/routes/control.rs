@@ -108,7 +108,7 @@ pub(super) async fn config(
 ) -> Result<Response, Refused> {
     let named = named_hash(&uri, "version")?;
     let served = app.engine.version(&name, named.as_ref())?;
-    let tag = entity_tag(served.version().as_bytes());
+    let tag = entity_tag(served.version());
     let mut response = if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {

@@ -46,7 +46,7 @@ fn weak(tag: &HeaderValue) -> HeaderValue {
 
 fn file(demo: &Demo, path: &str, asked: &HeaderMap) -> Response {
     let Some(file) = demo.file(path) else { return Refused::no_such_endpoint(path).into_response() };
-    let tag = entity_tag(&file.blake3);
+    let tag = entity_tag(file.blake3);
     let known = lists_tag(asked, IF_NONE_MATCH, &tag);
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(file.content_type)),

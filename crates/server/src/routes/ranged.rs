@@ -8,6 +8,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use spirea_backend::StoredFile;
+use spirea_protocols::FileHash;
 use tokio::task::spawn_blocking;
 
 use super::request::lists_tag;
@@ -27,7 +28,7 @@ pub(super) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 pub(super) async fn ranged(
     file: &StoredFile,
     bytes: u64,
-    blake3: &[u8; 32],
+    blake3: &FileHash,
     headers: &HeaderMap,
 ) -> std::io::Result<Response> {
     let tag = entity_tag(blake3);

@@ -1,3 +1,5 @@
+use std::fmt::Display;
+
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -12,8 +14,8 @@ pub(super) fn protobuf(message: Vec<u8>) -> Response {
 }
 
 /// Returns the entity tag of content with this hash.
-pub(super) fn entity_tag(hash: &[u8; 32]) -> HeaderValue {
-    let tag = format!("\"{}\"", blake3::Hash::from_bytes(*hash).to_hex());
+pub(super) fn entity_tag(hash: impl Display) -> HeaderValue {
+    let tag = format!("\"{hash}\"");
     HeaderValue::try_from(tag).expect("hexadecimal digits in quotes are a header's value")
 }
 

@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
+use spirea_math::random::Seed;
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
@@ -313,7 +314,7 @@ fn patch<B: ProtocolBackend>(
 
 /// Returns the seed of the public matrices for a base that replaces a base with the parameters
 /// `protocol`. Call this function only after the new base's records are fixed.
-fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
+fn seed_after(protocol: &ProtocolParams) -> Result<Seed, StoreError> {
     match protocol.seed() {
         Some(seed) if protocol.hint_lasts() => Ok(seed),
         _ => Draws::System.seed(),

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, Residence};
+use spirea_math::random::Seed;
 use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
-use spirea_protocols::{Responder, Sizes, Table, TableKind, delta};
+use spirea_protocols::{PlaceSalt, Responder, Sizes, Table, TableKind, delta};
 
 use super::draft::Draft;
 use super::draws::Draws;
@@ -27,7 +28,7 @@ use crate::{Changes, Progress, Snapshot, Statistics, StoreError, time};
 pub(crate) struct Shape {
     records: u64,
     payload_bytes: usize,
-    places: [u8; 32],
+    places: PlaceSalt,
 }
 
 impl Shape {
@@ -73,7 +74,7 @@ impl Shape {
         for power in 0..=sizes.len().ilog2() + 2 {
             let records = (1 << power).max(least.records);
             let shape = least.grown(proving, records, fullest(records, sizes.iter().copied()), places);
-            match protocol.of_delta([0; 32], records, shape.record_bytes(proving)) {
+            match protocol.of_delta(Seed::default(), records, shape.record_bytes(proving)) {
                 Err(error) => refusal = Some(error),
                 Ok(protocol) => {
                     let cost = client_cost(&protocol);
@@ -93,7 +94,7 @@ impl Shape {
     /// Returns the smallest shape of `records` records, no smaller than this one, in which a bucket
     /// of `fullest` bytes fits. A longer proof takes room from a record's payload, so that the
     /// proof does not double the record size.
-    fn grown(self, proving: Proving, records: u64, fullest: usize, places: [u8; 32]) -> Self {
+    fn grown(self, proving: Proving, records: u64, fullest: usize, places: PlaceSalt) -> Self {
         let needed = Self { records, payload_bytes: fullest, places }.record_bytes(proving);
         let record_bytes = needed.max(self.record_bytes(proving)).next_power_of_two();
         Self { records, payload_bytes: record_bytes - beside(proving, records), places }
@@ -126,7 +127,7 @@ fn fullest(records: u64, sizes: impl Iterator<Item = (EntryPlace, usize)>) -> us
 }
 
 /// Returns the place of the `i`-th hypothetical further entry.
-fn place_of_another(places: &[u8; 32], i: u64) -> EntryPlace {
+fn place_of_another(places: &PlaceSalt, i: u64) -> EntryPlace {
     let mut tag = [0; TAG_BYTES];
     tag[..8].copy_from_slice(&i.to_le_bytes());
     EntryPlace::new(places, &tag)
@@ -147,7 +148,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn place(&self, places: &[u8; 32]) -> EntryPlace {
+    fn place(&self, places: &PlaceSalt) -> EntryPlace {
         EntryPlace::new(places, &self.hash.tag)
     }
 
@@ -258,13 +259,13 @@ mod tests {
     fn records_do_not_double_for_the_sake_of_longer_proofs() {
         for proving in [Proving::Omit, Proving::Include] {
             let payload_bytes = 4096 - beside(proving, 64);
-            let before = Shape { records: 64, payload_bytes, places: [1; 32] };
+            let before = Shape { records: 64, payload_bytes, places: PlaceSalt::new([1; 32]) };
             for records in (6..20).map(|power| 1 << power) {
-                let grown = before.grown(proving, records, 2000, [2; 32]);
+                let grown = before.grown(proving, records, 2000, PlaceSalt::new([2; 32]));
                 assert_eq!((grown.records, grown.record_bytes(proving)), (records, 4096));
                 assert!(grown.payload_bytes >= 2000);
             }
-            let fuller = before.grown(proving, 512, 4096, [2; 32]);
+            let fuller = before.grown(proving, 512, 4096, PlaceSalt::new([2; 32]));
             assert_eq!(fuller.record_bytes(proving), 8192);
         }
     }

@@ -181,7 +181,7 @@ impl<'a> Output<'a> {
 
     fn finish(mut self, folder: &Path) -> Result<FileEntry, StoreError> {
         self.file.flush().at("write", &folder.join(self.name))?;
-        let (bytes, blake3) = (self.hasher.count(), *self.hasher.finalize().as_bytes());
+        let (bytes, blake3) = (self.hasher.count(), self.hasher.finalize().into());
         Ok(FileEntry { file: self.name.into(), bytes, blake3 })
     }
 }

@@ -26,6 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_backend::ProtocolBackend;
+use spirea_math::random::Seed;
 use spirea_protocols::Table;
 use spirea_protocols::keyword::Copies;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -143,7 +144,8 @@ fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), Stor
         Protocol::Chosen(chooser) => chooser.choose(records, record_bytes)?,
     };
     check_copies(options, &choice)?;
-    let needed =
-        Proving::needed(records, |records| ProtocolParams::choose(&choice, [0; 32], records, record_bytes));
+    let needed = Proving::needed(records, |records| {
+        ProtocolParams::choose(&choice, Seed::default(), records, record_bytes)
+    });
     Ok((choice, options.proving.unwrap_or(needed)))
 }

@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use spirea_math::random::Seed;
 use spirea_protocols::proof::{Hash, Proofs, Tree};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{ProtocolError, Table};
@@ -66,7 +67,7 @@ impl Proving {
         if table.proofs.is_some() || protocol.combined_answer_bits() > 0.0 {
             return Self::of(table);
         }
-        Self::needed(records, |records| protocol.reshaped([0; 32], records, record_bytes))
+        Self::needed(records, |records| protocol.reshaped(Seed::default(), records, record_bytes))
     }
 
     /// Returns proofs of `records` records, without roots. The content must be fixed before this
@@ -154,8 +155,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use spirea_protocols::TableKind;
     use spirea_protocols::registry::Choice;
+    use spirea_protocols::{Salt, TableKind};
 
     use super::*;
 
@@ -164,10 +165,10 @@ mod tests {
         const SMALL: (u64, usize) = (1000, 100);
         const LARGE: (u64, usize) = (1 << 22, 100);
         let table = |proofs| Table { proofs, ..spirea_specimens::table(TableKind::Index, SMALL.0, 92) };
-        let (unproven, proven) = (table(None), table(Some(Proofs::blank(SMALL.0, [6; 32]))));
+        let (unproven, proven) = (table(None), table(Some(Proofs::blank(SMALL.0, Salt::new([6; 32])))));
         let protocol = |name: &str, (records, record_bytes)| {
             let choice = Choice { protocol: name.into(), ..Choice::default() };
-            ProtocolParams::choose(&choice, [1; 32], records, record_bytes).unwrap()
+            ProtocolParams::choose(&choice, Seed::new([1; 32]), records, record_bytes).unwrap()
         };
         let (one, several) = (protocol("hybrid", SMALL), protocol("hybrid", LARGE));
         assert_eq!(Proving::anew(&unproven, &one, SMALL), Proving::Omit);

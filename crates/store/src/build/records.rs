@@ -9,7 +9,7 @@ use spirea_protocols::parameters::Stored;
 use spirea_protocols::proof::Tree;
 use spirea_protocols::rows::{push_row, row_bytes};
 use spirea_protocols::table::{Boundaries, CHECKSUM_BYTES};
-use spirea_protocols::{Table, TableKind};
+use spirea_protocols::{PlaceSalt, Salt, Table, TableKind};
 
 use super::draws::Draws;
 use super::options::{BuildOptions, Duplicates, ValueLimit};
@@ -45,7 +45,7 @@ impl Spooled {
     fn loads(
         &mut self,
         units: u64,
-        places: &[u8; 32],
+        places: &PlaceSalt,
         copies: Copies,
         rows: u64,
     ) -> Result<Loads, StoreError> {
@@ -73,7 +73,7 @@ impl Spooled {
     }
 
     /// Sorts the rows into the order of their records.
-    fn order(self, places: [u8; 32], copies: Copies, layout: &Layout) -> Result<Ordered, StoreError> {
+    fn order(self, places: PlaceSalt, copies: Copies, layout: &Layout) -> Result<Ordered, StoreError> {
         Ok(match (self, layout) {
             (Self::Keyed(entries), _) => Ordered::Keyed(entries.place(places, copies)?),
             (Self::Indexed(values), Layout::Rows { in_record: 1, .. }) => Ordered::Rows(values),
@@ -199,7 +199,7 @@ struct Summary {
     lengths: Lengths,
     limit: ValueLimit,
     input: PathBuf,
-    salt: [u8; 32],
+    salt: Salt,
     schema: Schema,
 }
 
@@ -215,7 +215,7 @@ impl Collector {
         kind: TableKind,
         folder: &Path,
         input: &Path,
-        salt: [u8; 32],
+        salt: Salt,
         schema: Schema,
         limit: ValueLimit,
     ) -> Result<Self, StoreError> {
@@ -280,7 +280,7 @@ impl Rows {
         source: &mut dyn RowSource,
         options: &BuildOptions,
         folder: &Path,
-        salt: [u8; 32],
+        salt: Salt,
         progress: &dyn Progress,
     ) -> Result<Self, StoreError> {
         let own = source.own_columns();
@@ -326,8 +326,9 @@ impl Rows {
     fn without_duplicates(self, pick: Pick, progress: &dyn Progress) -> Result<Self, StoreError> {
         let Self { spooled, mut summary } = self;
         let Spooled::Keyed(entries) = spooled else { return Ok(Self { spooled, summary }) };
-        // The salt serves as the seed of places here: it only divides the work.
-        let entries = entries.without_duplicates(pick, summary.salt)?;
+        // The places of these divide only the work, so they may have the same key as the tags.
+        let places = PlaceSalt::new(*summary.salt.as_bytes());
+        let entries = entries.without_duplicates(pick, places)?;
         let before = std::mem::replace(&mut summary.statistics, Summary::NOTHING);
         summary.lengths = Lengths::default();
         entries.rows(|row, bytes| summary.add(row, bytes))?;

@@ -11,6 +11,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::slice::ParallelSliceMut;
+use spirea_protocols::PlaceSalt;
 use spirea_protocols::keyword::{Copies, EntryPlace, KeyHash, TAG_BYTES};
 
 use crate::StoreError;
@@ -152,7 +153,7 @@ impl KeyedEntries {
 
     /// Keeps, for each hash, the entry that `pick` selects among all entries with this hash, in the
     /// order of their rows. `places` only divides the work; the result does not depend on it.
-    pub(super) fn without_duplicates(self, pick: Pick, places: [u8; 32]) -> Result<Self, StoreError> {
+    pub(super) fn without_duplicates(self, pick: Pick, places: PlaceSalt) -> Result<Self, StoreError> {
         let folder = self.folder.join("kept");
         std::fs::create_dir(&folder).at("create", &folder)?;
         let mut kept = KeyedSpool::create(&folder)?;
@@ -169,7 +170,7 @@ impl KeyedEntries {
 
     /// Partitions the entries by the places of their copies. A spool that fits one partition stays
     /// unchanged.
-    pub(super) fn place(self, places: [u8; 32], copies: Copies) -> Result<Vec<Partition>, StoreError> {
+    pub(super) fn place(self, places: PlaceSalt, copies: Copies) -> Result<Vec<Partition>, StoreError> {
         let bytes = [&self.files.headers, &self.files.values]
             .map(|path| std::fs::metadata(path).at("read", path).map(|file| file.len()));
         let [headers, values] = bytes;
@@ -217,7 +218,7 @@ impl KeyedEntries {
 /// The places of entries' copies.
 #[derive(Clone)]
 struct CopyPlaces {
-    places: [u8; 32],
+    places: PlaceSalt,
     copies: Copies,
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spirea_protocols::{Version, delta, signature::Signature};
+use spirea_protocols::{FileHash, Version, delta, signature::Signature};
 
 use crate::changes::{Changes, Cursor};
 use crate::error::IoContext;
@@ -66,7 +66,7 @@ impl VersionRecord {
         let entry =
             delta.manifest().changes.as_ref().ok_or_else(|| damaged("its manifest does not name it"))?;
         let bytes = read_at_most(&path, entry.bytes).at("read", &path)?;
-        if entry.blake3 != *blake3::hash(&bytes).as_bytes() {
+        if entry.blake3 != FileHash::new(*blake3::hash(&bytes).as_bytes()) {
             return Err(damaged("its content does not match the manifest's hash"));
         }
         Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))
@@ -118,8 +118,7 @@ impl From<&VersionRecord> for StoredRecord {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<S> {
-    #[serde(with = "spirea_protocols::hex")]
-    blake3: [u8; 32],
+    blake3: FileHash,
     record: S,
 }
 

@@ -2,10 +2,11 @@
 //! spread over several builds. Builds are only planned: nothing is computed from the records.
 #![allow(clippy::print_stdout)]
 
-use spirea_protocols::Table;
+use spirea_math::random::Seed;
 use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
 use spirea_protocols::layout::{Cut, Framing, Lengths, Loads, Shape};
 use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::{PlaceSalt, Salt, Table};
 
 /// Returns the bytes that build number `build` stores under `protocol` for a keyed table with
 /// values of these lengths, divided by the bytes of tags and values.
@@ -15,7 +16,8 @@ fn stored(lengths: &[usize], protocol: &str, build: u64) -> f64 {
     let [salt, places] = ["salt", "places"].map(|name| blake3::derive_key(name, &build.to_le_bytes()));
     let mut loads = Loads::new(shape.units());
     for (i, &bytes) in lengths.iter().enumerate() {
-        let place = EntryPlace::new(&places, &KeyHash::new(&salt, &i.to_le_bytes()).tag);
+        let place =
+            EntryPlace::new(&PlaceSalt::new(places), &KeyHash::new(&Salt::new(salt), &i.to_le_bytes()).tag);
         loads.add(place.part(loads.units()), framing.entry(bytes));
     }
     let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
@@ -28,7 +30,8 @@ fn stored(lengths: &[usize], protocol: &str, build: u64) -> f64 {
     };
     table.validate().unwrap();
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [0; 32], table.records, table.record_bytes()).unwrap();
+    let params =
+        ProtocolParams::choose(&choice, Seed::new([0; 32]), table.records, table.record_bytes()).unwrap();
     let bytes: usize = lengths.iter().map(|bytes| TAG_BYTES + bytes).sum();
     params.matrix_bytes() as f64 / bytes as f64
 }

@@ -12,12 +12,12 @@ use spirea_ive::program::{Program, Rings};
 use spirea_ive::recorder::{Phase, Recorder, phases};
 use spirea_ive::schedule::Digits;
 use spirea_ive::system::{Mapping, Schedules, Workload, simulate};
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
 #[test]

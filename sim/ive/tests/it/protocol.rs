@@ -12,13 +12,13 @@ use spirea_ive::functional::Execution;
 use spirea_ive::recorder::{Phase, Recorder, phases};
 use spirea_ive::schedule::Digits;
 use spirea_ive::system::Schedules;
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
 /// Returns parameters of `onion` with this number of rows and columns of polynomials.
 fn params(records: u64, groups: u64, columns: u64) -> ProtocolParams {
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], records, 4000).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, 4000).unwrap();
     with_grid(&params, &[("groups", groups), ("columns", columns)])
 }
 
@@ -80,14 +80,14 @@ fn agree(params: &ProtocolParams, indices: &[u64]) {
 #[test]
 fn packing_by_rotations_answers_the_bytes_of_the_processor() {
     let choice = Choice { protocol: "hybrid".into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 40, 30).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 40, 30).unwrap();
     agree(&with_grid(&params, &[("groups", 3)]), &[0, 39]);
 }
 
 #[test]
 fn a_protocol_that_no_schedule_lowers_is_refused_by_the_operation() {
     let choice = Choice { protocol: "double-pack".into(), ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], 40, 30).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 40, 30).unwrap();
     let arch = Arch::ive().unwrap();
     let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
     let accelerator = Accelerator { arch, schedules, execution: Execution::Program };

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use spirea_backend::{Backend as _, MAX_BATCH, PanelLayout, RING_DEGREE, RingMatrix};
 use spirea_cuda::driver::Compute;
 use spirea_cuda::{CudaBackend, CudaMatrix, ScalarFoldKernel};
-use spirea_math::random::public_row;
+use spirea_math::random::{Seed, public_row};
 
 use super::{Check, Scale, Subject};
 
@@ -45,7 +45,7 @@ impl Content {
 /// Returns reproducible random words.
 pub(super) fn random(stream: u64, count: usize) -> Vec<u32> {
     let mut words = vec![0; count];
-    public_row(&[0xc4; 32], stream, &mut words);
+    public_row(&Seed::new([0xc4; 32]), stream, &mut words);
     words
 }
 

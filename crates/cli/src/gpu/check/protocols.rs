@@ -4,7 +4,7 @@
 use spirea_conformance::{
     Content, answers_agree, malformed_queries_are_refused, queries_share_nothing, records_decode, setup,
 };
-use spirea_math::random::SecretRng;
+use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::protocol::Specimens;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::steps::Unit;
@@ -13,7 +13,7 @@ use super::{Check, Scale, Subject};
 
 fn choose(protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<ProtocolParams> {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-    Ok(ProtocolParams::choose(&choice, [7; 32], records, record_bytes)?)
+    Ok(ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes)?)
 }
 
 /// Returns the protocols of a scale. At tiny scale, leaves out protocols whose substitutions take

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use spirea_backend::{Bodies, EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::{Butterfly, Direction, Form, Granularity, Plain, transform_with};
 use spirea_lattice::{LweSet, RingSet};
-use spirea_math::random::public_residues;
+use spirea_math::random::{Seed, public_residues};
 use spirea_math::{Expansion, Ring, Rotations};
 
 use super::case::Case;
@@ -138,7 +138,7 @@ fn residues(ring: &Ring, content: Content, stream: u64) -> Vec<u32> {
     let mut words = ring.zero();
     for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
         match content {
-            Content::Random => public_residues(&[0xe1; 32], stream, limb.prime(), words),
+            Content::Random => public_residues(&Seed::new([0xe1; 32]), stream, limb.prime(), words),
             Content::Maximal => words.fill(limb.prime().value() - 1),
             Content::Zero => {}
         }

@@ -24,7 +24,7 @@ impl Edition {
                 if part.hint_bytes() == 0 {
                     return Some(part.hint(Vec::new()).unwrap());
                 }
-                let hash = blake3::Hash::from_bytes(*part.hint_blake3()).to_hex();
+                let hash = part.hint_blake3().to_string();
                 let reply = http.get(&service.data(name, &format!("hint?blake3={hash}"))).unwrap();
                 if reply.status != 200 {
                     assert_eq!(reply.refusal().code, Code::UnknownHint);

@@ -100,7 +100,7 @@ pub fn right(service: &Service, http: &Http, [first, second]: [&str; 2], upload:
         let round = session.query_keys(&[key(0).as_bytes(), key(1).as_bytes()]).unwrap();
         let below = |endpoint: &str| format!("/v1/databases/{name}/{endpoint}");
         let version = edition.description.version();
-        let hint = blake3::Hash::from_bytes(*edition.description.base().hint_blake3()).to_hex();
+        let hint = edition.description.base().hint_blake3().to_string();
         for endpoint in [
             "config",
             "hint",

@@ -1,6 +1,6 @@
 //! Connecting to two servers: their descriptions, and the check that they belong together.
 
-use spirea_protocols::Party;
+use spirea_protocols::{Party, Salt};
 
 use super::pair::{PATIENT, client, pair};
 use super::*;
@@ -74,7 +74,7 @@ fn servers_of_different_snapshots_are_not_asked() {
 
     // Snapshots also differ if only their tables differ.
     let servers = pair(|party| {
-        let salted = Table { salt: [party.number(); 32], ..table() };
+        let salted = Table { salt: Salt::new([party.number(); 32]), ..table() };
         let table = serde_json::to_vec(&salted).unwrap().into();
         let described = described(party, OLD);
         (200, Config { base: PartConfig { table, ..described.base }, ..described }.encode())

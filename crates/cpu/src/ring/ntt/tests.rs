@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spirea_math::random::Seed;
 use spirea_math::{Modulus, Ring};
 
 use super::Direction;
@@ -21,7 +22,7 @@ fn prime_below(bound: u32) -> Modulus {
 /// the largest in the first half alone.
 fn contents(degree: usize, bound: u32) -> Vec<Vec<u32>> {
     let mut random = vec![0; degree];
-    spirea_math::random::public_row(&[5; 32], bound.into(), &mut random);
+    spirea_math::random::public_row(&Seed::new([5; 32]), bound.into(), &mut random);
     let random = random.into_iter().map(|word| ((u64::from(word) * u64::from(bound)) >> 32) as u32).collect();
     let largest = |there: fn(usize, usize) -> bool| {
         (0..degree).map(|i| if there(i, degree) { bound - 1 } else { 0 }).collect()

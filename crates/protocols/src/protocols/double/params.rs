@@ -107,6 +107,7 @@ impl Parameters for Params {
 #[cfg(test)]
 mod tests {
     use spirea_lattice::LweSet;
+    use spirea_math::random::Seed;
 
     use super::*;
     use crate::choice::{Choice, HintForm};
@@ -123,7 +124,7 @@ mod tests {
             let of = |hint| {
                 let choice =
                     Choice { protocol: "double".into(), set: Some(set.into()), hint, ..Choice::default() };
-                ProtocolParams::choose(&choice, [7; 32], 1 << 20, 3).unwrap()
+                ProtocolParams::choose(&choice, Seed::new([7; 32]), 1 << 20, 3).unwrap()
             };
             let [rounded, whole] = HintForm::ALL.map(of);
             assert_eq!((rounded.hint_bits(), whole.hint_bits()), (17, 32));
@@ -141,7 +142,7 @@ mod tests {
         let choose = |set: LweSet, records, record_bytes| {
             let choice =
                 Choice { protocol: "double".into(), set: Some(set.name().into()), ..Choice::default() };
-            Params::choose(&choice, [7; 32], records, record_bytes)
+            Params::choose(&choice, Seed::new([7; 32]), records, record_bytes)
         };
         let mut checked = 0;
         for set in LweSet::ALL {
@@ -178,7 +179,7 @@ mod tests {
     fn shapes_are_chosen_by_the_bound_for_every_database() {
         let choose = |set: &str, records: u64, record_bytes| {
             let choice = Choice { protocol: "double".into(), set: Some(set.into()), ..Choice::default() };
-            ProtocolParams::choose(&choice, [7; 32], records, record_bytes)
+            ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes)
         };
         for (set, records, record_bytes) in
             [("module-1280", 1 << 20, 40), ("module-1280", 1 << 20, 256), ("module-1536", 1 << 10, 3)]

@@ -16,7 +16,8 @@ pub(super) struct Pad {
 impl Pad {
     /// Creates the pad of coefficients of `bits` bits under a seed.
     pub fn new(seed: &Seed, bits: u32) -> Self {
-        Self { key: blake3::derive_key("spirea v1: public pad of polynomials", seed), bits }
+        let key = blake3::derive_key("spirea v1: public pad of polynomials", seed.as_bytes());
+        Self { key: Seed::new(key), bits }
     }
 
     /// Returns the pad of each coefficient of unit number `unit` of the file: the words of that row
@@ -42,14 +43,16 @@ mod tests {
     #[test]
     fn units_and_seeds_have_pads_of_their_own_with_all_bits_in_use() {
         for bits in [24, 30, 32] {
-            let of = |seed: u8, unit| Pad::new(&[seed; 32], bits).of_unit(unit, 64).collect::<Vec<u64>>();
+            let of = |seed: u8, unit| {
+                Pad::new(&Seed::new([seed; 32]), bits).of_unit(unit, 64).collect::<Vec<u64>>()
+            };
             assert_eq!(of(1, 3), of(1, 3));
             assert!(of(1, 3) != of(1, 4) && of(1, 3) != of(2, 3));
             assert!(of(1, 3).iter().all(|&word| word < 1 << bits));
             assert_eq!(of(1, 3).iter().fold(0, |all, word| all | word), (1 << bits) - 1);
             // The key is derived, so knowing the seed does not let anyone choose the stream.
             let mut raw = vec![0; 64];
-            public_row(&[1; 32], 3, &mut raw);
+            public_row(&Seed::new([1; 32]), 3, &mut raw);
             assert!(of(1, 3).iter().zip(raw).any(|(&word, raw)| word != u64::from(raw) & ((1 << bits) - 1)));
         }
     }

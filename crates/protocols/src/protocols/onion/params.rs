@@ -167,7 +167,7 @@ mod tests {
     fn parameters_out_of_range_are_refused_by_name() {
         let unit_rows = unit_bytes(RingSet::Onion32);
         let grid = Grid { records: 600, record_bytes: unit_rows, unit_rows, groups: 2, columns: 512 };
-        let most = Params { ring: "onion-32".into(), pad: [0; 32], grid };
+        let most = Params { ring: "onion-32".into(), pad: Seed::default(), grid };
         most.validate().unwrap();
         let refused = [
             (Params { ring: "fast".into(), ..most.clone() }, "no ring set"),

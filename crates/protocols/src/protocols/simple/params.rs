@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
 use spirea_lattice::noise::{self, HintRounding};
 use spirea_lattice::{LweSet, PublicMatrix};
+use spirea_math::random::Seed;
 
 use crate::choice::HintForm;
 use crate::grid::{Grid, MAX_SIDE, Spread};
@@ -23,7 +24,7 @@ pub struct Params {
     pub set: String,
     /// Seed of the public matrix.
     #[serde(with = "crate::hex")]
-    pub seed: [u8; 32],
+    pub seed: Seed,
     /// Number of records.
     pub records: u64,
     /// Bytes of a record.
@@ -214,7 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn chosen(records: u64, record_bytes: usize) -> Params {
-        Params::choose(&Choice::default(), [0; 32], records, record_bytes).unwrap()
+        Params::choose(&Choice::default(), Seed::default(), records, record_bytes).unwrap()
     }
 
     proptest! {
@@ -283,10 +284,10 @@ mod tests {
         for set in LweSet::ALL {
             let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
             for (records, record_bytes) in [(40, 50), (1 << 22, 256), (1 << 10, 1 << 20), (1 << 27, 256)] {
-                let params = Params::choose(&choice, [0; 32], records, record_bytes).unwrap();
+                let params = Params::choose(&choice, Seed::default(), records, record_bytes).unwrap();
                 assert_eq!(params.hint_bits, 17, "{params:?}");
                 let whole = Choice { hint: HintForm::Whole, ..choice.clone() };
-                let whole = Params::choose(&whole, [0; 32], records, record_bytes).unwrap();
+                let whole = Params::choose(&whole, Seed::default(), records, record_bytes).unwrap();
                 assert_eq!(whole, Params { hint_bits: 32, ..params.clone() });
                 let bytes = params.rows as u64 * set.degree() as u64 * 17 / 8;
                 assert_eq!(params.sizes().hint_bytes, bytes);
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn parameters_of_whole_hints_are_written_and_read_as_before() {
         let whole = Choice { hint: HintForm::Whole, ..Choice::default() };
-        let params = Params::choose(&whole, [0; 32], 1000, 100).unwrap();
+        let params = Params::choose(&whole, Seed::default(), 1000, 100).unwrap();
         let json = serde_json::to_string(&params).unwrap();
         assert!(!json.contains("hint") && params.hint_bits == 32, "{json}");
         assert_eq!(serde_json::from_str::<Params>(&json).unwrap(), params);

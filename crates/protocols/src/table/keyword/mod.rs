@@ -18,6 +18,8 @@ mod copies;
 pub use bucket::{Bucket, entries, entry_bytes, find};
 pub use copies::Copies;
 
+use crate::{PlaceSalt, Salt};
+
 /// Bytes of a key's hash, the tag of its entry.
 pub const TAG_BYTES: usize = 12;
 
@@ -36,9 +38,13 @@ pub struct KeyHash {
 
 impl KeyHash {
     /// Returns the hash of `key`.
-    pub fn new(salt: &[u8; 32], key: &[u8]) -> Self {
+    pub fn new(salt: &Salt, key: &[u8]) -> Self {
         let mut tag = [0; TAG_BYTES];
-        blake3::Hasher::new_keyed(salt).update(b"spirea key v2").update(key).finalize_xof().fill(&mut tag);
+        blake3::Hasher::new_keyed(salt.as_bytes())
+            .update(b"spirea key v2")
+            .update(key)
+            .finalize_xof()
+            .fill(&mut tag);
         Self { tag }
     }
 }
@@ -50,27 +56,27 @@ pub struct EntryPlace(u64);
 
 impl EntryPlace {
     /// Returns the place of the entry with this tag, that of its first copy.
-    pub fn new(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> Self {
+    pub fn new(places: &PlaceSalt, tag: &[u8; TAG_BYTES]) -> Self {
         Self::all(places, tag)[0]
     }
 
     /// Returns the places of the entry's copies: the 64-bit words of one hash, so that places are
     /// independent. Two copies may lie in the same bin or bucket.
     pub fn of_copies(
-        places: &[u8; 32],
+        places: &PlaceSalt,
         tag: &[u8; TAG_BYTES],
         copies: Copies,
     ) -> impl Iterator<Item = Self> + use<> {
         Self::all(places, tag).into_iter().take(copies.number())
     }
 
-    fn all(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> [Self; 4] {
+    fn all(places: &PlaceSalt, tag: &[u8; TAG_BYTES]) -> [Self; 4] {
         const NAME: &[u8; 15] = b"spirea place v1";
         let mut named = [0; NAME.len() + TAG_BYTES];
         let (name, rest) = named.split_at_mut(NAME.len());
         name.copy_from_slice(NAME);
         rest.copy_from_slice(tag);
-        let hash = *blake3::keyed_hash(places, &named).as_bytes();
+        let hash = *blake3::keyed_hash(places.as_bytes(), &named).as_bytes();
         let (words, _) = hash.as_chunks();
         std::array::from_fn(|copy| Self(u64::from_be_bytes(words[copy])))
     }
@@ -91,11 +97,15 @@ mod tests {
     fn keys_aimed_at_a_bucket_of_known_places_are_spread_by_others() {
         const BUCKETS: u64 = 64;
         let (salt, known, fresh) = ([1; 32], [2; 32], [3; 32]);
-        let tags = (0u64..).map(|i| KeyHash::new(&salt, &i.to_le_bytes()).tag);
-        let aimed: Vec<_> =
-            tags.filter(|tag| EntryPlace::new(&known, tag).part(BUCKETS) == 7).take(640).collect();
+        let tags = (0u64..).map(|i| KeyHash::new(&Salt::new(salt), &i.to_le_bytes()).tag);
+        let aimed: Vec<_> = tags
+            .filter(|tag| EntryPlace::new(&PlaceSalt::new(known), tag).part(BUCKETS) == 7)
+            .take(640)
+            .collect();
         let mut loads = [0; BUCKETS as usize];
-        aimed.iter().for_each(|tag| loads[EntryPlace::new(&fresh, tag).part(BUCKETS) as usize] += 1);
+        aimed
+            .iter()
+            .for_each(|tag| loads[EntryPlace::new(&PlaceSalt::new(fresh), tag).part(BUCKETS) as usize] += 1);
         let fullest = loads.into_iter().max().unwrap();
         assert!(fullest < 30, "{fullest} of 640 in one of 64 buckets");
     }
@@ -105,12 +115,14 @@ mod tests {
         let (places, tag) = ([5; 32], [6; TAG_BYTES]);
         let hash =
             *blake3::Hasher::new_keyed(&places).update(b"spirea place v1").update(&tag).finalize().as_bytes();
-        let place = EntryPlace::new(&places, &tag);
+        let place = EntryPlace::new(&PlaceSalt::new(places), &tag);
         for bits in [1, 4, 8] {
             assert_eq!(place.part(1 << bits), u64::from(hash[0] >> (8 - bits)));
         }
         assert_eq!(place.part(1), 0);
-        let parts = |copies| EntryPlace::of_copies(&places, &tag, copies).map(|place| place.part(256));
+        let parts = |copies| {
+            EntryPlace::of_copies(&PlaceSalt::new(places), &tag, copies).map(|place| place.part(256))
+        };
         assert!(parts(Copies::One).eq([hash[0]].map(u64::from)));
         assert!(parts(Copies::Three).eq([hash[0], hash[8], hash[16]].map(u64::from)));
     }

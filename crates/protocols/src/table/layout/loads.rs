@@ -81,6 +81,7 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PlaceSalt;
     use crate::keyword::{EntryPlace, TAG_BYTES};
     use crate::layout::Lengths;
     use proptest::prelude::*;
@@ -94,7 +95,7 @@ mod tests {
         for (i, &bytes) in lengths.iter().enumerate() {
             let mut tag = [0; TAG_BYTES];
             tag[..8].copy_from_slice(&i.to_le_bytes());
-            let place = EntryPlace::new(&[build; 32], &tag);
+            let place = EntryPlace::new(&PlaceSalt::new([build; 32]), &tag);
             loads.add(place.part(loads.units()), framing.entry(bytes));
         }
         (shape, loads)
@@ -150,7 +151,7 @@ mod tests {
             let mut buckets = base.clone();
             (0..10_000).all(|i| {
                 let tag = blake3::hash(&[trial, i].map(u64::to_le_bytes).concat());
-                let place = EntryPlace::new(&[0; 32], tag.as_bytes().first_chunk().unwrap());
+                let place = EntryPlace::new(&PlaceSalt::new([0; 32]), tag.as_bytes().first_chunk().unwrap());
                 let unit = place.part(loads.units());
                 let bucket = &mut buckets[ends.partition_point(|&end| end <= unit)];
                 *bucket += framing.entry(64) as u64;

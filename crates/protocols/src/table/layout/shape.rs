@@ -236,12 +236,15 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
+    use spirea_math::random::Seed;
+
     use super::*;
     use crate::choice::Choice;
     use crate::keyword::{EntryPlace, TAG_BYTES};
     use crate::layout::{Cut, Loads};
     use crate::proof::Proofs;
     use crate::registry::{NAMES, ProtocolParams};
+    use crate::{PlaceSalt, Salt};
 
     fn shape(lengths: impl IntoIterator<Item = usize>) -> Shape {
         Shape::choose(&lengths.into_iter().collect(), &Framing::keyed(|_| 0))
@@ -319,7 +322,10 @@ mod tests {
         for i in 0..GIBIBYTE.0 {
             let mut tag = [0; TAG_BYTES];
             tag[..8].copy_from_slice(&i.to_le_bytes());
-            loads.add(EntryPlace::new(&[5; 32], &tag).part(loads.units()), framing.entry(GIBIBYTE.1));
+            loads.add(
+                EntryPlace::new(&PlaceSalt::new([5; 32]), &tag).part(loads.units()),
+                framing.entry(GIBIBYTE.1),
+            );
         }
         let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
         let records = widths.count() as u64;
@@ -330,7 +336,7 @@ mod tests {
     /// clients' hint; `None` if the protocol refuses records of this size.
     fn stored_bytes(protocol: &str, (records, record_bytes): (u64, usize)) -> Option<u64> {
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).ok()?;
+        let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).ok()?;
         Some(params.matrix_bytes() + params.server_bytes() + params.sizes().hint_bytes)
     }
 
@@ -354,7 +360,7 @@ mod tests {
     fn proofs_of_a_gibibyte_of_short_values_take_what_is_documented() {
         let [without, with]: [fn(u64) -> usize; 2] = [|_| 0, Proofs::bytes_of];
         let growth = |protocol: &str, [without, with]: [(u64, usize); 2]| {
-            let roots = Proofs::blank(with.0, [0; 32]).roots.len() as u64 * 43;
+            let roots = Proofs::blank(with.0, Salt::new([0; 32])).roots.len() as u64 * 43;
             let [bare, proven] = [without, with].map(|records| stored_bytes(protocol, records));
             Some(((proven? + roots) as f64 / bare? as f64 - 1.0) * 100.0)
         };
