@@ -67,8 +67,8 @@ names! {
     KeysHash,
     /// Name of a file: BLAKE3 of its bytes.
     FileHash,
-    /// Public key of the hashes that a table stores: of the tags and checksums of its records, or of
-    /// its inclusion proofs.
+    /// Public key of the hashes that a table stores: of its tags and checksums, or of its inclusion
+    /// proofs.
     Salt,
     /// Public key of the hash that places a table's entries
     /// ([`EntryPlace`](crate::table::EntryPlace)).
