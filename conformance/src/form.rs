@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::Command;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use spirea_math::random::{Seed, public_row};
 
 /// Extent of the tests.
@@ -81,7 +82,7 @@ pub fn is_drawn(what: &str, cases: &[&str], count: impl Into<Count>, case: &str)
     if count >= cases.len() {
         return true;
     }
-    let mut draws = DRAWS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut draws = DRAWS.lock();
     let drawn = draws.entry(what.to_owned()).or_insert_with(|| {
         let drawn = draw(&SEED, what, cases, count);
         let line = format!(

@@ -1,8 +1,9 @@
 //! Clients.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use spirea_client::{
@@ -64,7 +65,7 @@ type Current = Arc<Mutex<Weak<Shared>>>;
 fn telling(current: &Current, phase: &'static str) -> Option<Progress> {
     let current = Arc::clone(current);
     Some(Box::new(move |done, total| {
-        if let Some(job) = lock(&current).upgrade() {
+        if let Some(job) = current.lock().upgrade() {
             job.tell(phase, done, total);
         }
     }))
@@ -77,15 +78,9 @@ pub struct Client {
     owner: Owner,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A poisoned lock is safe to use: a panic leaves a client as a failed look-up does, and all
-    // other locked values are only ever replaced whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Client {
     fn about(&self) -> About {
-        lock(&self.shares.about).clone()
+        self.shares.about.lock().clone()
     }
 
     /// Starts a call of the client.
@@ -97,14 +92,14 @@ impl Client {
         self.owner.check("client").map_err(|failure| failure.raise(py))?;
         let shares = Arc::clone(&self.shares);
         let work = move |job: &Arc<Shared>| {
-            let mut client = lock(&shares.client);
+            let mut client = shares.client.lock();
             if job.is_stopped() {
                 return Err(Failure::stopped());
             }
             client.stop_by(job.stop());
-            *lock(&shares.current) = Arc::downgrade(job);
+            *shares.current.lock() = Arc::downgrade(job);
             let answers = ask(&mut client);
-            *lock(&shares.about) = About::of(&client);
+            *shares.about.lock() = About::of(&client);
             answers.map_err(|error| Failure::from(error).at(&shares.urls))
         };
         Job::start(py, work, answers)

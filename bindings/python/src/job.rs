@@ -8,9 +8,10 @@ use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use spirea_store::{Phase, Progress};
 
@@ -50,19 +51,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    // Every field is valid by itself, even after a panic.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for the work, for at most `at_most`. Returns true if it is done.
     fn wait(&self, at_most: Duration) -> bool {
-        let waited = self.ended.wait_timeout_while(self.state(), at_most, |state| !state.is_done);
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_done
+        let mut state = self.state.lock();
+        self.ended.wait_while_for(&mut state, |state| !state.is_done, at_most);
+        state.is_done
     }
 
     fn finish(&self, outcome: Finish) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.outcome = Some(outcome);
         state.is_done = true;
         state.signal = None;
@@ -81,7 +78,7 @@ impl Shared {
 
     /// Reports progress.
     pub fn tell(&self, phase: impl Into<String>, done: u64, total: u64) {
-        self.state().progress = Some((phase.into(), done, total));
+        self.state.lock().progress = Some((phase.into(), done, total));
     }
 }
 
@@ -157,7 +154,7 @@ impl Job {
             of_thread.finish(outcome);
         };
         std::thread::Builder::new().name("spirea-job".into()).spawn(run)?;
-        let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = JOBS.lock();
         jobs.retain(|job| job.strong_count() > 0);
         jobs.push(Arc::downgrade(&shared));
         Ok(Self { shared, reader: Mutex::default(), owner: Owner::here() })
@@ -183,7 +180,7 @@ impl Job {
                 return self.take(py);
             }
             let mut outcome = py.check_signals();
-            let progress = self.shared.state().progress.clone();
+            let progress = self.shared.state.lock().progress.clone();
             if let (Ok(()), Some(report), Some(progress)) = (&outcome, &report, progress) {
                 outcome = report.call1(progress).map(drop);
             }
@@ -202,7 +199,7 @@ impl Job {
     #[pyo3(signature = () -> "_T")]
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.own(py)?;
-        let outcome = self.shared.state().outcome.take();
+        let outcome = self.shared.state.lock().outcome.take();
         let missing =
             || Err(Failure::new("DefectError", "the call is not done, or its result was taken").raise(py));
         outcome.map_or_else(missing, |finish| finish(py))
@@ -211,18 +208,18 @@ impl Job {
     /// True if the work is done.
     fn is_done(&self, py: Python<'_>) -> PyResult<bool> {
         self.own(py)?;
-        Ok(self.shared.state().is_done)
+        Ok(self.shared.state.lock().is_done)
     }
 
     /// Returns a descriptor that becomes readable when the work is done. It belongs to the job.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.own(py)?;
-        let mut kept = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.reader.lock();
         if let Some(reader) = &*kept {
             return Ok(reader.as_raw_fd());
         }
         let (reader, writer) = std::io::pipe()?;
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         if !state.is_done {
             state.signal = Some(writer);
         }
@@ -232,7 +229,7 @@ impl Job {
     /// Returns the phase, the amount done and the total that were last reported.
     fn progress(&self, py: Python<'_>) -> PyResult<Option<(String, u64, u64)>> {
         self.own(py)?;
-        Ok(self.shared.state().progress.clone())
+        Ok(self.shared.state.lock().progress.clone())
     }
 
     /// Asks the work to end. The work stops at its next check.
@@ -252,7 +249,7 @@ impl Drop for Job {
 /// here, so an exit of this process must not wait for them.
 #[pyfunction]
 pub fn forget_all() {
-    JOBS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    JOBS.lock().clear();
     WAITING.store(0, Ordering::Relaxed);
 }
 
@@ -262,7 +259,7 @@ pub fn forget_all() {
 #[pyfunction]
 pub fn stop_all(py: Python<'_>) {
     EXITING.store(true, Ordering::Relaxed);
-    let jobs = std::mem::take(&mut *JOBS.lock().unwrap_or_else(PoisonError::into_inner));
+    let jobs = std::mem::take(&mut *JOBS.lock());
     let jobs: Vec<_> = jobs.iter().filter_map(Weak::upgrade).collect();
     jobs.iter().for_each(|job| job.stop.store(true, Ordering::Relaxed));
     let deadline = Instant::now() + 2 * GRACE;

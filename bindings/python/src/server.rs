@@ -1,8 +1,9 @@
 //! Servers on threads of this process.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use spirea_server::{Addresses, Background, Readiness};
 
@@ -32,7 +33,7 @@ impl Drop for Server {
         if !self.owner.is_here() {
             // A copy in a forked child. Dropping it could wait for locks of threads that do not
             // exist here.
-            let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let running = self.running.get_mut();
             std::mem::forget(running.take());
         }
     }
@@ -83,7 +84,7 @@ impl Server {
     #[pyo3(signature = () -> "Job[None]")]
     fn stop(&self, py: Python<'_>) -> PyResult<Job> {
         self.owner.check("server").map_err(|failure| failure.raise(py))?;
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.running.lock().take();
         let work = move |_: &_| Ok(running.map(Background::stop).transpose().map(drop)?);
         Job::start(py, work, |py, ()| Ok(py.None()))
     }

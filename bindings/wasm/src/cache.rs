@@ -2,8 +2,9 @@
 //! takes out the data to be stored after each step.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use spirea_client::{ClientError, Download, Hint, HintCache, PartDescription};
 use spirea_protocols::FileHash;
@@ -52,41 +53,36 @@ fn pin_name(database: &str, key: &PublicKey) -> String {
 }
 
 impl StoredHints {
-    // A panic while the mutex was held has ended the instance.
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a stored hint, or the stored beginning of one.
     pub fn give_hint(&self, hash: FileHash, bytes: Vec<u8>) {
-        self.known().hints.insert(hash, bytes);
+        self.0.lock().hints.insert(hash, bytes);
     }
 
     /// Adds the stored hash of a slot's latest hint.
     pub fn give_latest(&self, slot: String, hash: FileHash) {
-        self.known().latest.insert(slot, hash);
+        self.0.lock().latest.insert(slot, hash);
     }
 
     /// Adds the stored sequence number of a pin.
     pub fn give_seen(&self, pin: String, sequence: u64) {
-        self.known().seen.insert(pin, sequence);
+        self.0.lock().seen.insert(pin, sequence);
     }
 
     /// Drops the bytes of hints: the session has those in use, and JavaScript has the stored ones.
     pub fn forget_bytes(&self) {
-        self.known().hints.clear();
+        self.0.lock().hints.clear();
     }
 
     /// Takes the next change of the store, in order.
     pub fn take_change(&self) -> Option<Change> {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         (!known.changes.is_empty()).then(|| known.changes.remove(0))
     }
 }
 
 impl HintCache for StoredHints {
     fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError> {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         let hash = part.hint_blake3();
         let whole = |bytes: &&Vec<u8>| bytes.len() as u64 >= part.hint_bytes();
         let Some(bytes) = known.hints.get(hash).filter(whole).cloned() else { return Ok(None) };
@@ -101,19 +97,19 @@ impl HintCache for StoredHints {
 
     fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
         let hash = *part.hint_blake3();
-        let bytes = self.known().hints.remove(&hash).unwrap_or_default();
+        let bytes = self.0.lock().hints.remove(&hash).unwrap_or_default();
         let stored = bytes.len() / PIECE_BYTES;
         Ok(Box::new(Begun { cache: self.clone(), hash, bytes, stored }))
     }
 
     fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>> {
-        let known = self.known();
+        let known = self.0.lock();
         let bytes = known.hints.get(known.latest.get(slot)?)?;
         (bytes.len() as u64 == part.hint_bytes()).then(|| bytes.clone())
     }
 
     fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError> {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         let latest = *part.hint_blake3();
         let former = known.latest.insert(slot.into(), latest);
         if former != Some(latest) {
@@ -124,11 +120,11 @@ impl HintCache for StoredHints {
     }
 
     fn seen(&self, database: &str, key: &PublicKey) -> u64 {
-        self.known().seen.get(&pin_name(database, key)).copied().unwrap_or(0)
+        self.0.lock().seen.get(&pin_name(database, key)).copied().unwrap_or(0)
     }
 
     fn saw(&mut self, database: &str, pin: &Pin) -> Result<(), ClientError> {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         let name = pin_name(database, &pin.key);
         if known.seen.get(&name).is_none_or(|&seen| seen < pin.sequence) {
             known.seen.insert(name.clone(), pin.sequence);
@@ -150,7 +146,7 @@ struct Begun {
 impl Begun {
     /// Queues all complete pieces for storing; at the end of the hint, also the shorter last piece.
     fn store(&mut self, at_end: bool) {
-        let mut known = self.cache.known();
+        let mut known = self.cache.0.lock();
         let rest = self.bytes[self.stored * PIECE_BYTES..].chunks(PIECE_BYTES);
         for bytes in rest.filter(|piece| at_end || piece.len() == PIECE_BYTES) {
             let (hint, index) = (self.hash, self.stored);
@@ -169,7 +165,7 @@ impl Download for Begun {
         self.bytes.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
         if self.bytes.len() < self.stored * PIECE_BYTES {
             self.stored = 0;
-            self.cache.known().changes.push(Change::Drop { hint: self.hash });
+            self.cache.0.lock().changes.push(Change::Drop { hint: self.hash });
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Databases whose clients have evaluation keys, with a test's view of their preparation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use spirea_engine::Database;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Version};
@@ -34,7 +35,7 @@ impl Seen {
 
     /// Returns the number of prepared sets of keys that are still held.
     pub fn alive(&self) -> usize {
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = self.alive.lock();
         alive.iter().filter(|keys| keys.strong_count() > 0).count()
     }
 }
@@ -75,7 +76,7 @@ impl Responder for Keyed {
         }
         self.seen.prepared.fetch_add(1, Ordering::SeqCst);
         let keys = Arc::new(bytes[0]);
-        self.seen.alive.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&keys));
+        self.seen.alive.lock().push(Arc::downgrade(&keys));
         Ok(PreparedKeys::new(keys, PREPARED as usize))
     }
 

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Fate of a request.
 pub enum Fate {
@@ -48,7 +50,7 @@ fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<St
     let path = head.split(' ').nth(1)?.split('?').next()?;
     let part = path.rsplit('/').next()?.to_owned();
     let before = {
-        let mut seen = seen.lock().unwrap();
+        let mut seen = seen.lock();
         seen.push(part.clone());
         seen.iter().filter(|other| **other == part).count() - 1
     };

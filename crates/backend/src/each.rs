@@ -1,6 +1,6 @@
 //! Maps of items on the threads of a backend.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 use crate::Backend;
 
@@ -13,17 +13,12 @@ pub fn map_each<B: Backend + ?Sized, T: Send, R: Send>(
 ) -> Vec<R> {
     let slots: Vec<_> = items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
     backend.each(slots.len(), &|i| {
-        let item = lock(&slots[i]).0.take().expect("each number is called once");
+        let item = slots[i].lock().0.take().expect("each number is called once");
         let result = work(item);
-        lock(&slots[i]).1 = Some(result);
+        slots[i].lock().1 = Some(result);
     });
-    let results = slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1);
+    let results = slots.into_iter().map(|slot| slot.into_inner().1);
     results.map(|result| result.expect("all calls have returned")).collect()
-}
-
-/// Locks a slot. No call panics while it holds a lock, so a poisoned lock holds a whole slot.
-fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

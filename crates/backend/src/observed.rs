@@ -1,8 +1,10 @@
 //! Backends whose operations are observed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::{BackendError, Composed, Operation};
 
@@ -69,12 +71,12 @@ pub struct StepTimes(Mutex<BTreeMap<&'static str, Duration>>);
 impl StepTimes {
     /// Returns the time of each step since the last call, and resets the times.
     pub fn take(&self) -> BTreeMap<&'static str, Duration> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 
     /// Adds `time` to a step.
     pub fn add(&self, step: &'static str, time: Duration) {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.0.lock();
         *times.entry(step).or_default() += time;
     }
 }
@@ -111,7 +113,7 @@ mod tests {
             work: impl FnOnce() -> Result<T, BackendError>,
         ) -> Result<T, BackendError> {
             let result = work();
-            self.0.lock().unwrap().push((operation, result.is_ok()));
+            self.0.lock().push((operation, result.is_ok()));
             result
         }
     }
@@ -128,7 +130,7 @@ mod tests {
         let fold = |words| Operation::ScalarFold { layout, words };
         let seen =
             [(Operation::Upload(layout), true), (fold(3), false), (fold(8), true), (Operation::Words, true)];
-        assert_eq!(*backend.observer().0.lock().unwrap(), seen);
+        assert_eq!(*backend.observer().0.lock(), seen);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Progress bars for long steps. They are hidden if standard error is not a terminal or only
 //! results are wanted.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use spirea_console::output::is_quiet;
 use spirea_store::{Phase, Progress};
 
@@ -46,7 +46,7 @@ fn bar(label: String, total: u64, counts: &str) -> ProgressBar {
 
 impl Progress for Bars {
     fn update(&self, phase: Phase, done: u64, total: u64) {
-        let mut current = self.current.lock().expect("drawing does not panic");
+        let mut current = self.current.lock();
         if current.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             if let Some((_, finished)) = current.take() {
                 finished.finish_and_clear();
@@ -69,7 +69,7 @@ impl Progress for Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        if let Ok(Some((_, bar))) = self.current.get_mut().map(Option::take) {
+        if let Some((_, bar)) = self.current.get_mut().take() {
             bar.finish_and_clear();
         }
     }

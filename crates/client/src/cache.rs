@@ -1,8 +1,9 @@
 //! Caches for hints.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use spirea_protocols::FileHash;
 use spirea_protocols::signature::{Pin, PublicKey};
 
@@ -91,7 +92,7 @@ struct Kept {
 impl MemoryCache {
     // A panic under the lock never leaves a partly changed entry.
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 use crate::conversation::Conversation;
@@ -28,13 +29,8 @@ impl Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        *lock(&self.home) = self.client.take();
+        *self.home.lock() = self.client.take();
     }
-}
-
-// A panic under the lock has changed nothing.
-fn lock(home: &Mutex<Option<Client>>) -> MutexGuard<'_, Option<Client>> {
-    home.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Lender {
@@ -45,7 +41,7 @@ impl Lender {
 
     /// Calls `read` with the client; `None` while the client is lent.
     pub fn read<T>(&self, read: impl FnOnce(&Client) -> T) -> Option<T> {
-        lock(&self.0).as_ref().map(read)
+        self.0.lock().as_ref().map(read)
     }
 
     /// Starts [`Client::look_up_keys`]; `None` while the client is lent.
@@ -73,7 +69,7 @@ impl Lender {
         &self,
         script: impl for<'c> FnOnce(&'c mut Client) -> Script<'c, T> + Send + 'static,
     ) -> Option<Conversation<'static, T>> {
-        let client = lock(&self.0).take()?;
+        let client = self.0.lock().take()?;
         let mut loan = Loan { client: Some(client), home: Arc::clone(&self.0) };
         let lines = loan.client().lines().clone();
         Some(Conversation::new(lines, async move { script(loan.client()).await }))

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use spirea_backend::Share;
-use spirea_engine::{Engine, Load, Served, lock};
+use spirea_engine::{Engine, Load, Served};
 use spirea_protocols::{Opening, Party, Role, Version};
 use spirea_server::Processor;
 use spirea_store::Snapshot;
@@ -62,7 +63,7 @@ impl Placed {
     /// Drops snapshots that are no longer placed and have no pending requests.
     fn let_go(&mut self) {
         self.leaving.retain(|_, snapshots| {
-            snapshots.retain(|opened| lock(opened).stage.is_asked());
+            snapshots.retain(|opened| opened.lock().stage.is_asked());
             !snapshots.is_empty()
         });
     }
@@ -147,7 +148,7 @@ impl Databases {
 
     /// Serves exactly the placed snapshots from now on.
     pub fn apply(self: &Arc<Self>, placement: Placement) {
-        let mut placed = lock(&self.placed);
+        let mut placed = self.placed.lock();
         let mut former = std::mem::take(&mut placed.databases);
         let mut leaving = std::mem::take(&mut placed.leaving);
         for DatabasePlacement { name, snapshots } in &placement.databases {
@@ -160,14 +161,14 @@ impl Databases {
             known.append(&mut leaving.remove(name).unwrap_or_default());
             let take = |snapshot: &SnapshotPlacement| {
                 let same = |opened: &Arc<Mutex<Opened>>| {
-                    let opened = lock(opened);
+                    let opened = opened.lock();
                     (&opened.path, opened.version, opened.count)
                         == (&snapshot.path, snapshot.version, snapshot.shares.len())
                 };
                 match known.iter().position(same) {
                     Some(index) => {
                         let opened = known.swap_remove(index);
-                        lock(&opened).place(&snapshot.shares);
+                        opened.lock().place(&snapshot.shares);
                         opened
                     }
                     None => self.open(name, snapshot),
@@ -200,7 +201,7 @@ impl Databases {
 
     /// Serves every version that can answer; the last complete one becomes the current version.
     fn settle(self: &Arc<Self>) {
-        let mut placed = lock(&self.placed);
+        let mut placed = self.placed.lock();
         for (name, snapshots) in &placed.databases {
             let mut ready = Vec::new();
             let mut current = None;
@@ -233,7 +234,7 @@ impl Databases {
     /// Returns the snapshot if it answers, with `true` if all its shares had a replica within the
     /// last [`GRACE`]. Retries a snapshot that could not be read.
     fn look(self: &Arc<Self>, name: &str, opened: &Arc<Mutex<Opened>>) -> Option<(Served, bool)> {
-        let mut this = lock(opened);
+        let mut this = opened.lock();
         let now = Instant::now();
         if let Stage::Refused(_, again) = this.stage
             && now > again
@@ -264,7 +265,7 @@ impl Databases {
             complete: None,
         }));
         let stage = self.begin(name, (path, *version), shares.len(), &opened);
-        let mut this = lock(&opened);
+        let mut this = opened.lock();
         this.stage = stage;
         this.connect();
         drop(this);
@@ -334,7 +335,7 @@ impl Databases {
             let signature = snapshot.signature().map_err(|error| error.to_string());
             let joined = joined.and_then(|served| Ok(served.signed(signature?)));
             let Some((databases, opened)) = placed() else { return };
-            let mut opened = lock(&opened);
+            let mut opened = opened.lock();
             opened.stage = match joined {
                 Ok(served) => Stage::Ready(of_thread, served),
                 Err(cause) => {
@@ -373,7 +374,7 @@ impl Databases {
     /// Reports the databases in the order of the placement, followed by databases that are no
     /// longer placed but still have pending requests.
     pub fn report(&self) -> Vec<DatabaseReport> {
-        let placed = lock(&self.placed);
+        let placed = self.placed.lock();
         let of = |name: &String| {
             let [databases, leaving] = [&placed.databases, &placed.leaving]
                 .map(|snapshots| snapshots.get(name).map_or(&[][..], Vec::as_slice));
@@ -402,7 +403,7 @@ impl Databases {
         for (opened, is_placed) in
             snapshots.iter().map(|opened| (opened, true)).chain(leaving.iter().map(|opened| (opened, false)))
         {
-            let opened = lock(opened);
+            let opened = opened.lock();
             let (state, cause) = match &opened.stage {
                 Stage::Refused(cause, _) => ("refused", Some(cause.clone())),
                 Stage::Opening(_) => ("opening", None),
@@ -412,7 +413,7 @@ impl Databases {
             report.waiting += load.waiting;
             report.running += load.running;
             if let Some(shares) = shares {
-                let mut answered = lock(&shares.answered);
+                let mut answered = shares.answered.lock();
                 report.queries_per_second += answered.per_second(Instant::now());
                 report.queries += answered.total();
             }

@@ -2,12 +2,12 @@
 //! happens when a replica fails.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use spirea_engine::lock;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use spirea_protocols::{Partial, ProtocolError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -144,7 +144,7 @@ impl Group {
     ) -> Result<Answered, ProtocolError> {
         let Patience { mut lost, mut computing } = patience;
         let mut failures = 0;
-        lock(&self.budget).earn();
+        self.budget.lock().earn();
         loop {
             let changed = self.changed.notified();
             let began = Instant::now();
@@ -174,7 +174,7 @@ impl Group {
     /// second opinions allows it.
     pub async fn second_opinion(&self, ask: &Ask, bytes: usize, but: &Arc<Replica>) -> Option<Partial> {
         let other = self.pick(std::slice::from_ref(but))?;
-        if !lock(&self.opinions).pay(Instant::now()) {
+        if !self.opinions.lock().pay(Instant::now()) {
             return None;
         }
         timeout(self.stuck_after(ask), other.partial(ask, bytes)).await.ok()?.ok()
@@ -227,7 +227,8 @@ impl Group {
     /// Returns the time after which a batch is stuck. Another replica is then asked, regardless of
     /// the budget for second requests.
     fn stuck_after(&self, ask: &Ask) -> Duration {
-        lock(&self.times)
+        self.times
+            .lock()
             .slow(ask.queries)
             .map_or(STUCK_UNKNOWN, |slow| (slow * STUCK_FACTOR).max(STUCK_LEAST))
     }
@@ -249,7 +250,7 @@ impl Group {
             (replica, outcome, began.elapsed())
         };
         attempts.push(begin(round.ask(self.pick(&[])?)));
-        let slow = lock(&self.times).slow(ask.queries);
+        let slow = self.times.lock().slow(ask.queries);
         let mut hedge_at = slow.map(|slow| Instant::now() + slow);
         let stuck_after = self.stuck_after(ask);
         let mut stuck_at = Instant::now() + stuck_after;
@@ -265,7 +266,7 @@ impl Group {
                     round.waiting.retain(|other| !Arc::ptr_eq(other, &replica));
                     match outcome {
                         Ok(partial) => {
-                            lock(&self.times).note(ask.queries, time);
+                            self.times.lock().note(ask.queries, time);
                             return Some(Ok(Answered { partial, replica }));
                         }
                         Err(refusal) => {
@@ -284,7 +285,7 @@ impl Group {
                 () = hedge => {
                     hedge_at = None;
                     if let Some(second) = self.pick(&round.asked)
-                        && lock(&self.budget).pay()
+                        && self.budget.lock().pay()
                     {
                         second.note_hedge();
                         attempts.push(begin(round.ask(second)));
@@ -316,11 +317,11 @@ impl Group {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<Replica>>> {
-        self.replicas.read().unwrap_or_else(PoisonError::into_inner)
+        self.replicas.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<Replica>>> {
-        self.replicas.write().unwrap_or_else(PoisonError::into_inner)
+        self.replicas.write()
     }
 }
 

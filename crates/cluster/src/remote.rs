@@ -1,13 +1,14 @@
 //! Responder of a database whose rows lie on other machines: asks all shares at the same time and
 //! combines their partials to the answers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
+use parking_lot::Mutex;
 use spirea_backend::Share;
-use spirea_engine::{current_trace, lock};
+use spirea_engine::current_trace;
 use spirea_protocols::{
     BatchDigest, KeysHash, Partial, PreparedKeys, ProtocolError, Query, Responder, Sizes, Version,
 };
@@ -255,7 +256,7 @@ impl Responder for RemoteShares {
             }
             Err(error) => self.combine_others(&ask, &joined, (partials, replicas), error)?,
         };
-        lock(&self.shares.answered).count(Instant::now(), queries.len());
+        self.shares.answered.lock().count(Instant::now(), queries.len());
         Ok(answers)
     }
 }

@@ -2,8 +2,8 @@
 //! has answered all requests; the worker's state, and its standing.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,8 +11,9 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, Request, Response, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use spirea_backend::Share;
-use spirea_engine::{TraceContext, lock};
+use spirea_engine::TraceContext;
 use spirea_protocols::{BatchDigest, KeysHash, Partial, Version};
 use spirea_server::expired;
 use tokio::sync::Notify;
@@ -438,7 +439,7 @@ impl Replica {
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {
-        lock(&self.link)
+        self.link.lock()
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use rustls::client::Resumption;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
@@ -146,7 +147,7 @@ impl MutualTls {
             }
             match Current::read(&self.files) {
                 Ok(current) => {
-                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+                    *self.current.write() = current;
                     tracing::info!("the certificates were read again; new connections have them");
                     seen = now;
                 }
@@ -157,7 +158,7 @@ impl MutualTls {
     }
 
     fn current<T>(&self, read: impl FnOnce(&Current) -> T) -> T {
-        read(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.current.read())
     }
 }
 

@@ -6,8 +6,9 @@
 //! time that slower distances lose over some megabytes. No result changes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// Distances to choose from, in bytes; 0 means no prefetching, since the hardware's own prefetchers
 /// may be best left alone. On a Zen 4 core a fold of b halves alone takes a sixth less time with 0
@@ -114,19 +115,14 @@ impl Ahead {
 
     /// Reads a stretch with the next distance to try.
     fn try_one<T>(&self, stretch: usize, read: impl FnOnce(usize) -> T) -> T {
-        let Some((turn, place)) = self.trials().turn() else { return read(self.default) };
+        let Some((turn, place)) = self.trials.lock().turn() else { return read(self.default) };
         let start = Instant::now();
         let result = read(self.distances[place]);
         let seconds = start.elapsed().as_secs_f64();
-        if let Some(best) = self.trials().note(turn, seconds / stretch as f64) {
+        if let Some(best) = self.trials.lock().note(turn, seconds / stretch as f64) {
             self.chosen.store(self.distances[best], Ordering::Relaxed);
         }
         result
-    }
-
-    fn trials(&self) -> MutexGuard<'_, Trials> {
-        // A panic leaves valid numbers behind, so a poisoned lock is safe to use.
-        self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the chosen distance in bytes, if there is one.

@@ -5,9 +5,10 @@
 //! are copied in this way.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytemuck::Pod;
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use spirea_backend::{BackendError, FileLayout, FileRows, QueryWords};
 
@@ -110,7 +111,7 @@ impl Staging {
             return read(&taken.all());
         }
         // A caller that failed or panicked has taken the room and not returned it.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let mut room = match kept.take().filter(|room| room.words.len() >= length) {
             Some(room) => room,
             None => Room::new(device, length)?,
@@ -320,7 +321,7 @@ mod tests {
 
             plan.run(&device.main(), &matrix, &queries.all(), &answers.all()).unwrap();
             staging.stage(&device.main(), &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
-            let room = staging.0.lock().unwrap();
+            let room = staging.0.lock();
             for lane in &room.as_ref().unwrap().conveyor.lanes {
                 lane.copied.as_ref().unwrap().wait().unwrap();
             }
@@ -340,7 +341,7 @@ mod tests {
             let refused = staging.stage(&main, &RowWords(&borrowed(&words)), |_| {
                 Err::<(), _>(BackendError::Shape("not these words".into()))
             });
-            assert!(refused.is_err() && staging.0.lock().unwrap().is_none());
+            assert!(refused.is_err() && staging.0.lock().is_none());
             let kept = device.alloc(2 * TAKEN_AT_ONCE).unwrap();
             staging
                 .stage(&main, &RowWords(&borrowed(&words)), |words| Ok(main.copy(words, &kept.all())?))

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use spirea_backend::{BackendError, BackendId, StepTimes, StoredFile};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::{ProtocolParams, Seed};
@@ -13,7 +14,6 @@ use spirea_protocols::{
 use spirea_store::Snapshot;
 
 use crate::asleep::Asleep;
-use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
 use crate::{EngineError, LoadError, Reservation};
 
@@ -342,7 +342,7 @@ impl Database {
     }
 
     fn meter(&self) -> MutexGuard<'_, PaceMeter> {
-        lock(&self.pace)
+        self.pace.lock()
     }
 
     /// Returns the times of the steps since the last call; empty if they are not timed. The

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use spirea_backend::BackendId;
 use spirea_protocols::{FileHash, KeysHash, PreparedKeys, Version};
 
@@ -373,10 +374,10 @@ impl Engine {
 
     // No writer leaves the map half changed, so it is still valid after a panic elsewhere.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Known>> {
-        self.databases.read().unwrap_or_else(PoisonError::into_inner)
+        self.databases.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Known>> {
-        self.databases.write().unwrap_or_else(PoisonError::into_inner)
+        self.databases.write()
     }
 }

@@ -12,7 +12,6 @@ mod engine;
 mod error;
 pub mod keys;
 mod load;
-mod lock;
 mod reservation;
 pub mod scheduler;
 mod served;
@@ -21,7 +20,6 @@ pub use database::{Database, HintFile, Identity, LossHandler, MAX_REQUEST_BYTES}
 pub use engine::{Asked, Engine, State, Status};
 pub use error::{EngineError, LoadError};
 pub use keys::{KeyEvents, KeyOptions, KeyOwner, KeyRegistry, KeyUsage};
-pub use lock::lock;
 pub use reservation::{ComputeTurn, Reservation};
 pub use scheduler::{
     Answers, DatabaseQueries, Load, Steps, Ticket, TraceContext, Window, WrongTrace, current_trace,

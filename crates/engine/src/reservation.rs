@@ -1,4 +1,4 @@
-use std::sync::MutexGuard;
+use parking_lot::MutexGuard;
 
 /// Reservation for a database on devices that other databases share: memory for one batch at a
 /// time, and for clients' keys. The database holds it for its lifetime.

@@ -1,8 +1,9 @@
 //! The backend: keys are evaluated on the host, rows are folded in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, FileRows, Residence, RowLayout, ShareBackend, ShareFold, StepTimes};
 use spirea_cpu::{CpuBackend, CpuRows};
 use spirea_dpf::{Key, OutputKind, PrfKind};
@@ -75,10 +76,6 @@ pub struct PimRows {
     placements: Vec<Mutex<Placement>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl PimBackend {
     /// Allocates DPUs, loads the program and detects the DPUs that work.
     ///
@@ -130,20 +127,20 @@ impl PimBackend {
     /// Returns a name: that of the SDK, with the number of DPUs and clusters.
     pub fn name(&self) -> String {
         let Machine { name, clusters, .. } = &*self.machine;
-        let dpus: usize = clusters.iter().map(|cluster| lock(cluster).dpus()).sum();
+        let dpus: usize = clusters.iter().map(|cluster| cluster.lock().dpus()).sum();
         format!("{name}, {dpus} DPUs in {} cluster(s)", clusters.len())
     }
 
     /// Returns the number of working DPUs in all clusters.
     pub fn working_dpus(&self) -> usize {
-        self.machine.clusters.iter().map(|cluster| lock(cluster).working().count()).sum()
+        self.machine.clusters.iter().map(|cluster| cluster.lock().working().count()).sum()
     }
 
     fn take(&self, layout: RowLayout, source: CpuRows) -> Result<PimRows, BackendError> {
         let Machine { clusters, wram, mram, regions, .. } = &*self.machine;
-        let dpus = clusters.iter().map(|cluster| lock(cluster).working().count()).min().unwrap_or(1);
+        let dpus = clusters.iter().map(|cluster| cluster.lock().working().count()).min().unwrap_or(1);
         let table = Table::new(layout, source, *wram, *mram, regions, dpus.max(1))?;
-        let placements = clusters.iter().map(|cluster| Placement::new(&mut lock(cluster), &table));
+        let placements = clusters.iter().map(|cluster| Placement::new(&mut cluster.lock(), &table));
         let placements = placements.map(|placement| placement.map(Mutex::new)).collect::<Result<_, _>>()?;
         Ok(PimRows { table, placements })
     }
@@ -164,9 +161,9 @@ impl PimBackend {
                 return Ok(());
             }
             let selections: Vec<&Selection> = tasks.iter().collect();
-            let mut placement = lock(&rows.placements[cluster]);
+            let mut placement = rows.placements[cluster].lock();
             let folded = {
-                let mut cluster = lock(&self.machine.clusters[cluster]);
+                let mut cluster = self.machine.clusters[cluster].lock();
                 fold(&mut cluster, &rows.table, &mut placement, &selections, &self.times)
             };
             let folded = match folded {
@@ -176,7 +173,7 @@ impl PimBackend {
                     return Err(error);
                 }
             };
-            let mut answers = lock(answers);
+            let mut answers = answers.lock();
             for (selection, folded) in tasks.iter().zip(folded) {
                 for ((_, place), slices) in selection.answers.iter().zip(folded) {
                     let mut answer = vec![0; rows.table.layout.answer_bytes()];
@@ -267,7 +264,7 @@ impl ShareBackend for PimBackend {
                 let (answers, failures) = (&answers, &failures);
                 scope.spawn(move || {
                     if let Err(error) = self.work(cluster, rows, queries, &worker, answers) {
-                        lock(failures).push(error);
+                        failures.lock().push(error);
                     }
                 });
             }
@@ -277,16 +274,16 @@ impl ShareBackend for PimBackend {
                 if let Some(whole) = selections.add(key, &leaves) {
                     let full = Instant::now();
                     queue.push(whole);
-                    *lock(&waited) += full.elapsed();
+                    *waited.lock() += full.elapsed();
                 }
             });
             queue.close();
-            let waited = *lock(&waited) / self.machine.cpu.threads().min(keys.len()) as u32;
+            let waited = *waited.lock() / self.machine.cpu.threads().min(keys.len()) as u32;
             self.times.add(phases::EVALUATE, started.elapsed().saturating_sub(waited));
         });
-        let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let answers = answers.into_inner();
         let answers: Option<Vec<Vec<u8>>> = answers.into_iter().collect();
-        let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failures = failures.into_inner();
         match (answers, failures.into_iter().next()) {
             (Some(answers), _) => Ok(answers.concat()),
             (None, Some(error)) => Err(error.into()),

@@ -1,7 +1,8 @@
 //! Queue between evaluation workers and clusters (IM-PIR section 3.4, Figure 8).
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 struct State<T> {
     tasks: VecDeque<T>,
@@ -30,25 +31,17 @@ impl<T> Queue<T> {
         Self { state: Mutex::new(state), changed: Condvar::new(), room: room.max(1) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers another cluster that takes tasks.
     pub fn worker(&self) -> Worker<'_, T> {
-        self.state().workers += 1;
+        self.state.lock().workers += 1;
         Worker(self)
     }
 
     /// Adds a task, waiting for room; drops the task if all clusters have left.
     pub fn push(&self, task: T) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while state.tasks.len() >= self.room && state.workers > 0 {
-            state = self.wait(state);
+            self.changed.wait(&mut state);
         }
         if state.workers > 0 {
             state.tasks.push_back(task);
@@ -58,7 +51,7 @@ impl<T> Queue<T> {
 
     /// Declares that no more tasks will come.
     pub fn close(&self) {
-        self.state().is_closed = true;
+        self.state.lock().is_closed = true;
         self.changed.notify_all();
     }
 }
@@ -69,7 +62,7 @@ impl<T> Worker<'_, T> {
     /// and no other cluster can give a task back.
     pub fn take(&self, count: usize) -> Vec<T> {
         let count = count.min(self.0.room);
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         loop {
             if state.tasks.len() >= count || (state.is_closed && !state.tasks.is_empty()) {
                 let count = count.min(state.tasks.len());
@@ -80,19 +73,19 @@ impl<T> Worker<'_, T> {
             if state.is_closed && state.taken == 0 {
                 return Vec::new();
             }
-            state = self.0.wait(state);
+            self.0.changed.wait(&mut state);
         }
     }
 
     /// Reports that `tasks` of the taken tasks are done.
     pub fn done(&self, tasks: usize) {
-        self.0.state().taken -= tasks;
+        self.0.state.lock().taken -= tasks;
         self.0.changed.notify_all();
     }
 
     /// Returns tasks that this cluster could not do, for other clusters.
     pub fn give_back(&self, tasks: Vec<T>) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.taken -= tasks.len();
         state.tasks.extend(tasks);
         self.0.changed.notify_all();
@@ -101,14 +94,15 @@ impl<T> Worker<'_, T> {
 
 impl<T> Drop for Worker<'_, T> {
     fn drop(&mut self) {
-        self.0.state().workers -= 1;
+        self.0.state.lock().workers -= 1;
         self.0.changed.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -132,7 +126,7 @@ mod tests {
                                 return;
                             }
                             let count = tasks.len();
-                            done.lock().unwrap().extend(tasks);
+                            done.lock().extend(tasks);
                             worker.done(count);
                         }
                     });
@@ -140,7 +134,7 @@ mod tests {
                 (0..100).for_each(|task| queue.push(task));
                 queue.close();
             });
-            let mut done = done.into_inner().unwrap();
+            let mut done = done.into_inner();
             done.sort_unstable();
             assert_eq!(done, (0..100).collect::<Vec<_>>());
         }

@@ -1,6 +1,8 @@
 //! Allocator for the part of MRAM that holds tables, the same in every DPU.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Places in use, in order, within the bytes from `first` to `end`.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ impl Regions {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Allocates `bytes` bytes, a multiple of 8, at the first place with room; returns `None` if

@@ -1,8 +1,8 @@
 //! Assignment of keys to the queries of a pass.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use spirea_backend::{Batch, ShareFold};
 use spirea_dpf::{Key, Leaf};
 
@@ -89,7 +89,7 @@ impl Selections {
     /// Adds the shares of a key. Returns its selection if that is complete now.
     pub fn add(&self, key: usize, leaves: &[Leaf]) -> Option<Selection> {
         let (number, first_row, points) = self.keys[key];
-        let mut open = self.open[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open[number].lock();
         let (selection, missing) = open.as_mut()?;
         // The bits are allocated with the first share, so that later selections take no memory yet.
         selection.bits.resize(self.rows.div_ceil(GROUP), 0);

@@ -3,8 +3,8 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, StoredFile};
 
 use crate::ProtocolError;
@@ -141,7 +141,7 @@ impl Units {
     pub fn read(&self, unit: usize, bytes: &mut [u8]) {
         if let Err(source) = self.file.read_exact_at(bytes, unit as u64 * bytes.len() as u64) {
             let failure = unreadable(self.file.path(), source);
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            *self.failure.lock() = Some(failure);
         }
     }
 
@@ -150,7 +150,7 @@ impl Units {
     /// # Errors
     /// [`ProtocolError::Backend`] if a unit could not be read.
     pub fn check(self) -> Result<(), ProtocolError> {
-        self.failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        self.failure.into_inner().map_or(Ok(()), Err)
     }
 }
 
@@ -182,7 +182,8 @@ mod positioned {
 #[cfg(not(unix))]
 mod positioned {
     use std::io::{self, Read, Seek, SeekFrom, Write};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use parking_lot::{Mutex, MutexGuard};
 
     pub(super) struct File(Mutex<std::fs::File>);
 
@@ -192,7 +193,7 @@ mod positioned {
         }
 
         fn at(&self, offset: u64) -> io::Result<MutexGuard<'_, std::fs::File>> {
-            let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = self.0.lock();
             file.seek(SeekFrom::Start(offset))?;
             Ok(file)
         }

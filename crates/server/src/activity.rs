@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::response::Response;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -96,7 +97,7 @@ impl Activity {
 
     /// Notes that a request has come.
     pub fn begin(self: &Arc<Self>) -> Busy {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.asked = true;
         state.requests += 1;
         state.next += 1;
@@ -107,7 +108,7 @@ impl Activity {
 
     /// Restarts the idle timeout.
     pub fn rest(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         (state.rested, state.heard) = (Instant::now(), None);
     }
 
@@ -117,7 +118,7 @@ impl Activity {
         let mut room = room.clone();
         loop {
             let now_room = *room.borrow_and_update();
-            let wake = match self.lock().check(Instant::now(), limits, now_room) {
+            let wake = match self.0.lock().check(Instant::now(), limits, now_room) {
                 Ok(overdue) => return overdue,
                 Err(wake) => wake,
             };
@@ -133,11 +134,6 @@ impl Activity {
             }
         }
     }
-
-    // No code under this lock can panic.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A request without a complete response.
@@ -151,7 +147,7 @@ impl Busy {
     /// released, when the body has been sent.
     pub fn until_sent<M: Send + Sync + 'static>(self, response: Response, rate: Rate, memory: M) -> Response {
         let pace = Pace::new(Instant::now(), rate);
-        self.activity.lock().sending.insert(self.number, pace);
+        self.activity.0.lock().sending.insert(self.number, pace);
         Held::attach(response, Sending { request: self, _memory: memory })
     }
 }
@@ -164,7 +160,7 @@ struct Sending<M> {
 
 impl<M: Send + Sync + 'static> Hold for Sending<M> {
     fn sent(&self, bytes: usize) {
-        if let Some(pace) = self.request.activity.lock().sending.get_mut(&self.request.number) {
+        if let Some(pace) = self.request.activity.0.lock().sending.get_mut(&self.request.number) {
             pace.moved(Instant::now(), bytes);
         }
     }
@@ -172,7 +168,7 @@ impl<M: Send + Sync + 'static> Hold for Sending<M> {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut state = self.activity.lock();
+        let mut state = self.activity.0.lock();
         state.requests -= 1;
         state.sending.remove(&self.number);
         (state.rested, state.heard) = (Instant::now(), None);
@@ -200,7 +196,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
         let before = buffer.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.activity.lock().heard.get_or_insert_with(Instant::now);
+            self.activity.0.lock().heard.get_or_insert_with(Instant::now);
         }
         outcome
     }
@@ -258,7 +254,7 @@ mod tests {
     fn overdue(activity: &Activity, start: Instant) -> Option<(Duration, Overdue)> {
         let mut now = start;
         while now < start + Duration::from_secs(3600) {
-            match activity.lock().check(now, &limits(), Room::Some) {
+            match activity.0.lock().check(now, &limits(), Room::Some) {
                 Ok(overdue) => return Some((now - start, overdue)),
                 Err(wake) => {
                     assert!(wake > now, "a check that is due again at once would never end");
@@ -274,13 +270,13 @@ mod tests {
     }
 
     fn hear(activity: &Activity, now: Instant) {
-        activity.lock().heard.get_or_insert(now);
+        activity.0.lock().heard.get_or_insert(now);
     }
 
     #[test]
     fn a_first_byte_a_head_without_end_and_a_pause_after_a_response_have_their_times() {
         let activity = Activity::new();
-        let start = activity.lock().rested;
+        let start = activity.0.lock().rested;
         assert_eq!(overdue(&activity, start), after(30, Overdue::Head));
         let later = start + Duration::from_secs(10);
         hear(&activity, start);
@@ -289,7 +285,7 @@ mod tests {
         assert_eq!(overdue(&activity, later), after(20, Overdue::Head));
         let activity = Activity::new();
         drop(activity.begin());
-        let start = activity.lock().rested;
+        let start = activity.0.lock().rested;
         assert_eq!(overdue(&activity, start), after(120, Overdue::Idle));
     }
 
@@ -297,7 +293,7 @@ mod tests {
     async fn connections_without_a_request_make_room_for_others() {
         let (port, room) = watch::channel(Room::Some);
         let (idle, busy) = (Activity::new(), Activity::new());
-        idle.lock().rested -= 5 * CROWDED_PATIENCE;
+        idle.0.lock().rested -= 5 * CROWDED_PATIENCE;
         let _request = busy.begin();
         let limits = limits();
         let mut closed = std::pin::pin!(idle.overdue(&limits, &room));
@@ -312,15 +308,15 @@ mod tests {
     fn a_computation_has_no_end_and_a_response_that_nobody_takes_has() {
         let activity = Activity::new();
         let busy = activity.begin();
-        let start = activity.lock().rested;
+        let start = activity.0.lock().rested;
         hear(&activity, start);
         assert_eq!(overdue(&activity, start), None);
         let rate = limits().write_rate();
         let response = busy.until_sent(Response::new(Body::from("answer")), rate, ());
-        let begun = activity.lock().sending.values().next().unwrap().deadline() - rate.patience;
+        let begun = activity.0.lock().sending.values().next().unwrap().deadline() - rate.patience;
         assert_eq!(overdue(&activity, begun), after(10, Overdue::Response));
         drop(response);
-        let rested = activity.lock().rested;
+        let rested = activity.0.lock().rested;
         assert_eq!(overdue(&activity, rested), after(120, Overdue::Idle));
     }
 }

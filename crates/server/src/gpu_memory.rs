@@ -7,8 +7,9 @@
 //! those that may still come. This room is reserved before a database answers, and loading never
 //! takes any of it, so a query always finds room.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, BackendId};
 use spirea_cuda::driver::{Device, DriverError, PoolWatch};
 use spirea_engine::{ComputeTurn, Database, LoadError, Reservation};
@@ -45,7 +46,7 @@ struct GpuReservation {
 
 impl Reservation for GpuReservation {
     fn compute_turn(&self) -> ComputeTurn<'_> {
-        lock(&self.memory.turn)
+        self.memory.turn.lock()
     }
 
     /// Between computations, only keys and buffers kept from batch to batch are in use.
@@ -91,7 +92,7 @@ impl GpuMemory {
     pub fn reserve(self: &Arc<Self>, database: &Database) -> Result<Arc<dyn Reservation>, LoadError> {
         // The turn excludes other computations, so the watches see this database's allocations
         // only.
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
         let watches = watches.map_err(|error| refused(error.into()))?;
         let keys = database.rehearse()?;
@@ -110,7 +111,7 @@ impl GpuMemory {
         for (member, device) in self.devices.iter().enumerate() {
             device.reserve(self.pool_bytes(&reservations, member)).map_err(|error| refused(error.into()))?;
         }
-        lock(&self.reservations).push(Arc::downgrade(&reservation));
+        self.reservations.lock().push(Arc::downgrade(&reservation));
         Ok(reservation)
     }
 
@@ -132,7 +133,7 @@ impl GpuMemory {
 
     /// Returns the reservations of databases that still exist.
     fn reservations(&self) -> Vec<Arc<GpuReservation>> {
-        let mut reservations = lock(&self.reservations);
+        let mut reservations = self.reservations.lock();
         reservations.retain(|reservation| reservation.strong_count() > 0);
         reservations.iter().filter_map(Weak::upgrade).collect()
     }
@@ -145,11 +146,6 @@ fn working_bytes(reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
 
 fn refused(error: BackendError) -> LoadError {
     LoadError::Protocol(error.into())
-}
-
-// Guarded values are never left half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -96,9 +96,9 @@ impl<T: Hold> Drop for Piece<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use http_body_util::BodyExt as _;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
 
     impl Hold for Watched {
         fn sent(&self, bytes: usize) {
-            self.0.lock().unwrap().push(bytes);
+            self.0.lock().push(bytes);
         }
     }
 
@@ -127,8 +127,8 @@ mod tests {
         assert!(body.is_end_stream() && body.frame().await.is_none());
         drop(body);
         drop(first);
-        assert_eq!((&sent.lock().unwrap()[..], Arc::strong_count(&sent)), (&[PIECE_BYTES][..], 2));
+        assert_eq!((&sent.lock()[..], Arc::strong_count(&sent)), (&[PIECE_BYTES][..], 2));
         drop(last);
-        assert_eq!((&sent.lock().unwrap()[..], Arc::strong_count(&sent)), (&[PIECE_BYTES, 5][..], 1));
+        assert_eq!((&sent.lock()[..], Arc::strong_count(&sent)), (&[PIECE_BYTES, 5][..], 1));
     }
 }

@@ -1,9 +1,9 @@
 //! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes.
 //! Nothing reveals a query or distinguishes one client from another.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -334,7 +334,7 @@ impl Metrics {
         added: Vec<MetricFamily>,
     ) -> (&'static str, String) {
         // The lock guards no data of its own.
-        let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _rendering = self.rendering.lock();
         let load = engine.load();
         self.waiting.set(load.waiting as i64);
         self.answering.set(load.running as i64);

@@ -1,9 +1,9 @@
 //! Evaluation keys that arrive in pieces, so that each request passes proxies with small limits.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use spirea_engine::{EngineError, KeyOwner};
 use spirea_protocols::KeysHash;
 use spirea_wire::{KeysPiece, Part};
@@ -55,7 +55,7 @@ impl Pieces {
     ) -> Result<Option<Vec<u8>>, EngineError> {
         let of_delta = piece.part == Part::Delta;
         let name = Name { database: database.into(), of_delta, whole: piece.whole, owner };
-        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.0.lock();
         pending.retain(|keys| now.saturating_duration_since(keys.since) < PATIENCE);
         let found = pending.iter().position(|keys| keys.name == name && keys.length == length);
         let mut keys = match found.and_then(|at| pending.remove(at)) {
@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(pieces.add("t", &piece(3, half.len() + 1, &[1]), ROOM, None, now).unwrap(), None);
         let later = now + PATIENCE;
         assert!(pieces.add("t", &piece(3, half.len() + 2, &[1]), ROOM, None, later).is_err());
-        assert!(pieces.0.lock().unwrap().is_empty());
+        assert!(pieces.0.lock().is_empty());
     }
 }

@@ -1,13 +1,12 @@
 //! Refusals as JSON for requests that prefer it: problem details, RFC 9457.
 
-use std::sync::Mutex;
-
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::middleware::Next;
 use axum::response::Response;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spirea_wire::{Code, Refusal};
 

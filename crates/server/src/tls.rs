@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::RwLock;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -214,13 +215,13 @@ impl Certificates {
     /// Reloads the files. If they are wrong, the certificate stays unchanged.
     pub fn reload(&self) -> Result<(), TlsError> {
         let loaded = Identity::of_server(&self.files)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        *self.current.write() = loaded;
         Ok(())
     }
 
     /// Returns the expiry of the certificate.
     pub fn expires(&self) -> SystemTime {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).expires
+        self.current.read().expires
     }
 
     /// Returns an acceptor of TLS 1.2 and 1.3 connections.
@@ -248,6 +249,6 @@ impl fmt::Debug for Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).key))
+        Some(Arc::clone(&self.current.read().key))
     }
 }

@@ -1,8 +1,7 @@
 //! Recorder of the operations that a server's backend executes: a protocol that runs on
 //! `Observed<B, Recorder>` needs no second description here.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, Observer, Operation};
 use spirea_math::Rotations;
 
@@ -15,7 +14,7 @@ pub struct Recorder(Mutex<Vec<Operation>>);
 impl Recorder {
     /// Returns the operations since the last call.
     pub fn take(&self) -> Vec<Operation> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 
@@ -26,7 +25,7 @@ impl Observer for Recorder {
         work: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
         let result = work()?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
+        self.0.lock().push(operation);
         Ok(result)
     }
 }

@@ -1,7 +1,6 @@
 use bytes::Bytes;
 use spirea_client::Description;
-use spirea_math::random::Seed;
-use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::registry::{Choice, ProtocolParams, Seed};
 use spirea_protocols::signature::PrivateKey;
 use spirea_protocols::{Sizes, TableKind, Version};
 use spirea_wire::{Config, Lengths, PartConfig};
@@ -11,7 +10,7 @@ use super::*;
 /// Makes a part whose hint repeats `filling` and is longer than two pieces.
 fn part(filling: u8) -> (PartDescription, Vec<u8>) {
     let table = spirea_specimens::table(TableKind::Index, 32_000, 1016);
-    let params = ProtocolParams::choose(&Choice::default(), Seed::new([0; 32]), 32_000, 1024).unwrap();
+    let params = ProtocolParams::choose(&Choice::default(), Seed::default(), 32_000, 1024).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let hint = vec![filling; hint_bytes as usize];
     let base = PartConfig {

@@ -2,7 +2,8 @@
 //! part of an expansion.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Words of a cache line.
 const LINE: usize = 16;
@@ -43,7 +44,7 @@ impl Memory {
 
     // No code panics while it holds the lock.
     fn kept(&self) -> MutexGuard<'_, Vec<Vec<u32>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

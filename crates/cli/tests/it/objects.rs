@@ -6,9 +6,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::command::{SPIREA, Server, expect, refusal, text};
@@ -44,11 +45,11 @@ struct Objects(Arc<Mutex<BTreeMap<String, Object>>>);
 impl Objects {
     fn put(&self, path: &str, content: impl AsRef<[u8]>, habit: Habit) {
         let object = Object { content: content.as_ref().into(), habit, requests: 0 };
-        self.0.lock().unwrap().insert(path.into(), object);
+        self.0.lock().insert(path.into(), object);
     }
 
     fn requests(&self, path: &str) -> u32 {
-        self.0.lock().unwrap()[path].requests
+        self.0.lock()[path].requests
     }
 
     /// Serves the objects until the test ends, and returns the port.
@@ -81,7 +82,7 @@ impl Objects {
         };
         let target = decoded(target);
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-        let mut objects = self.0.lock().unwrap();
+        let mut objects = self.0.lock();
         let (status, more, body) = if query.contains("list-type=2") {
             ("200 OK", String::new(), list(&objects, path, query).into_bytes())
         } else if let Some(object) = objects.get_mut(&path[1..]) {

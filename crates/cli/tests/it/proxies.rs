@@ -3,8 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
+
+use parking_lot::Mutex;
 
 use crate::command::{SPIREA, Server, expect, folder_with, text};
 
@@ -53,7 +55,7 @@ impl Socks {
     }
 
     fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+        std::mem::take(&mut self.asked.lock())
     }
 }
 
@@ -104,7 +106,7 @@ fn carry(mut client: TcpStream, server: SocketAddr, log: &Mutex<Vec<String>>) ->
             host
         }
     };
-    log.lock().unwrap().push(asked);
+    log.lock().push(asked);
     let upstream = TcpStream::connect(server)?;
     let back = (upstream.try_clone()?, client.try_clone()?);
     let pass = |(mut from, mut to): (TcpStream, TcpStream)| {

@@ -1,11 +1,12 @@
 //! Interface between a conversation, which does no I/O, and the caller that does the I/O.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::{Head, Received, Request, TransportError};
 use crate::Clock;
@@ -49,7 +50,7 @@ impl Lines {
 
     /// Creates lines to the same servers for another conversation at the same time.
     pub(super) fn beside(&self) -> Self {
-        Self::new(self.states().len(), self.clock.clone())
+        Self::new(self.states.lock().len(), self.clock.clone())
     }
 
     /// Returns the line to a server.
@@ -59,12 +60,12 @@ impl Lines {
 
     /// Clears the state left by an unfinished conversation.
     pub fn clear(&self) {
-        self.states().fill_with(|| State::Idle);
+        self.states.lock().fill_with(|| State::Idle);
     }
 
     /// Takes an order that has not been handed out, with its server.
     pub(super) fn take_order(&self) -> Option<(usize, Order)> {
-        self.states().iter_mut().enumerate().find_map(|(server, state)| {
+        self.states.lock().iter_mut().enumerate().find_map(|(server, state)| {
             match std::mem::replace(state, State::UnderWay) {
                 State::Ordered(order) => Some((server, order)),
                 other => {
@@ -80,7 +81,7 @@ impl Lines {
     /// # Panics
     /// If there was no such order.
     pub fn received(&self, server: usize, received: Received) {
-        let state = &mut self.states()[server];
+        let state = &mut self.states.lock()[server];
         assert!(matches!(state, State::UnderWay), "something was received that was not asked for");
         *state = State::Came(received);
     }
@@ -92,12 +93,7 @@ impl Lines {
             State::Pausing(until) => Some(until.saturating_sub(now)),
             _ => None,
         };
-        self.states().iter().filter_map(left).min()
-    }
-
-    // A panic under the lock has changed at most one state.
-    fn states(&self) -> MutexGuard<'_, Vec<State>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().iter().filter_map(left).min()
     }
 }
 
@@ -128,7 +124,7 @@ impl Line {
     async fn carry(&mut self, order: Order) -> Received {
         self.set(State::Ordered(order));
         poll_fn(|_| {
-            let state = &mut self.lines.states()[self.server];
+            let state = &mut self.lines.states.lock()[self.server];
             match std::mem::replace(state, State::Idle) {
                 State::Came(received) => Poll::Ready(received),
                 other => {
@@ -154,6 +150,6 @@ impl Line {
     }
 
     fn set(&self, state: State) {
-        self.lines.states()[self.server] = state;
+        self.lines.states.lock()[self.server] = state;
     }
 }

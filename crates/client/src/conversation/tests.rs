@@ -1,9 +1,10 @@
 //! Conversations with scripted servers, without sockets and without real waiting: which requests
 //! are sent, in which order, how often, and after which pauses.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use spirea_protocols::Party;
 use spirea_protocols::signature::PrivateKey;
 use spirea_wire::{Code, KeysRequest, Version};
@@ -48,7 +49,7 @@ impl Stage {
 
     fn clock(&self) -> Clock {
         let now = Arc::clone(&self.now);
-        Clock::new(move || *now.lock().unwrap())
+        Clock::new(move || *now.lock())
     }
 
     /// Runs a conversation to its end.
@@ -77,7 +78,7 @@ impl Stage {
                 Step::Wait { at_most } => {
                     let pause = at_most.expect("everything that was sent has been answered");
                     self.pauses.push(pause);
-                    *self.now.lock().unwrap() += pause;
+                    *self.now.lock() += pause;
                 }
                 Step::Done(result) => return result,
             }
@@ -365,7 +366,7 @@ fn a_server_that_is_silent_costs_each_of_its_addresses_one_wait() {
         let mut client = client(&stage, &[addresses.to_vec()], server.session());
         let now = Arc::clone(&stage.now);
         let result = stage.play(client.look_up_indices(&[3]), &mut |_, _| {
-            *now.lock().unwrap() += Policy::default().patience;
+            *now.lock() += Policy::default().patience;
             vec![Received::Failed(TransportError::TimedOut("nothing came".into()))]
         });
         let error = result.map(drop).unwrap_err();

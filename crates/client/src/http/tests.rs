@@ -14,11 +14,12 @@ mod stop;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use spirea_protocols::{KeysHash, PrfKind, ProtocolError, Table};
 use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Part, PartConfig, Request, Response};
 
@@ -61,11 +62,11 @@ impl Server {
 
     /// Returns the paths of the requests, in order.
     fn paths(&self) -> Vec<String> {
-        self.seen.lock().unwrap().iter().map(|(path, _)| path.clone()).collect()
+        self.seen.lock().iter().map(|(path, _)| path.clone()).collect()
     }
 
     fn bodies(&self, wanted: &str) -> Vec<Vec<u8>> {
-        let seen = self.seen.lock().unwrap();
+        let seen = self.seen.lock();
         seen.iter().filter(|(path, _)| path == wanted).map(|(_, body)| body.clone()).collect()
     }
 
@@ -99,7 +100,7 @@ fn serve(mut stream: TcpStream, log: &Log, script: &Script) {
         }
     };
     let before = {
-        let mut log = log.lock().unwrap();
+        let mut log = log.lock();
         log.push((path.clone(), body.clone()));
         log.iter().filter(|(seen, _)| *seen == path).count() - 1
     };

@@ -9,8 +9,9 @@ mod next;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::Mutex;
 use spirea_backend::Residence;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::registry::Choice;
@@ -223,7 +224,7 @@ fn shape(requests: &[Request]) -> Vec<(usize, KeysHash)> {
 fn settable() -> (Arc<Mutex<Duration>>, Clock) {
     let time = Arc::new(Mutex::new(Duration::from_secs(100)));
     let now = Arc::clone(&time);
-    (time, Clock::new(move || *now.lock().unwrap()))
+    (time, Clock::new(move || *now.lock()))
 }
 
 /// Creates a session with a clock.
@@ -317,15 +318,15 @@ fn keys_grow_old_across_versions() {
     let server = Server::of("onion");
     let time = Arc::new(Mutex::new(Duration::from_secs(5)));
     let now = Arc::clone(&time);
-    let clock = Clock::new(move || *now.lock().unwrap());
+    let clock = Clock::new(move || *now.lock());
     let hints = || [no_hint(&server.description)];
     let session = Session::new_with(server.description.clone(), &hints(), WeakPrf::Refuse, clock).unwrap();
     let keys = named(&session);
-    *time.lock().unwrap() += Keys::LONGEST_USE - Duration::from_secs(1);
+    *time.lock() += Keys::LONGEST_USE - Duration::from_secs(1);
     let mut session = session.follow(server.description.clone(), &hints(), WeakPrf::Refuse).unwrap();
     session.query_indices(&[1]).unwrap();
     assert_eq!(named(&session), keys);
-    *time.lock().unwrap() += Duration::from_secs(1);
+    *time.lock() += Duration::from_secs(1);
     session.query_indices(&[1]).unwrap();
     let fresh = named(&session);
     assert_ne!(fresh, keys);

@@ -1,11 +1,12 @@
 //! Workers that are killed, slow, cut off or wrong: no answer is wrong or lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::{get, post};
+use parking_lot::Mutex;
 use spirea_cluster::{CoordinatorConfig, MutualTls, ShareStatus};
 use spirea_server::{Limits, ServerConfig, Stopper, serve_router};
 use spirea_wire::{Queries, Request};
@@ -305,7 +306,7 @@ fn a_coordinator_that_stops_gives_up_a_batch_that_a_worker_holds() {
     let panics = Arc::<Mutex<Vec<String>>>::default();
     let (seen, otherwise) = (Arc::clone(&panics), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
-        seen.lock().unwrap().push(panic.to_string());
+        seen.lock().push(panic.to_string());
         otherwise(panic);
     }));
     // The coordinator sends the first batch itself, to measure how long a batch takes.
@@ -315,5 +316,5 @@ fn a_coordinator_that_stops_gives_up_a_batch_that_a_worker_holds() {
     coordinator.stop();
     std::thread::sleep(Duration::from_millis(300));
     let of_runtime = |panic: &&String| panic.contains("shutdown");
-    assert_eq!(panics.lock().unwrap().iter().find(of_runtime), None);
+    assert_eq!(panics.lock().iter().find(of_runtime), None);
 }

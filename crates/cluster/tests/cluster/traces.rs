@@ -2,8 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use spirea_cluster::{CoordinatorConfig, WorkerConfig};
 use spirea_server::ServerConfig;
@@ -20,7 +21,7 @@ fn collector() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
         for mut stream in listener.incoming().flatten() {
             let document: Value = serde_json::from_slice(&body(&mut stream)).unwrap();
             let spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
-            all.lock().unwrap().extend(spans);
+            all.lock().extend(spans);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
     });
@@ -57,7 +58,7 @@ fn a_query_is_one_trace_through_the_coordinator_and_all_workers() {
     coordinator.ready(&snapshot);
     place.client(&coordinator).get_indices(&[7]).unwrap();
     let named = |name: &str| -> Vec<Value> {
-        taken.lock().unwrap().iter().filter(|span| span["name"] == name).cloned().collect()
+        taken.lock().iter().filter(|span| span["name"] == name).cloned().collect()
     };
     eventually("all spans are there", || {
         named("POST /v1/databases/{name}/query").len() == 1 && named("/v1/partial").len() == 2
@@ -67,6 +68,6 @@ fn a_query_is_one_trace_through_the_coordinator_and_all_workers() {
         assert_eq!((&partial["traceId"], &partial["parentSpanId"]), (&query["traceId"], &query["spanId"]));
         assert_ne!(partial["spanId"], query["spanId"]);
     }
-    let text = serde_json::to_string(&*taken.lock().unwrap()).unwrap();
+    let text = serde_json::to_string(&*taken.lock()).unwrap();
     assert!(!text.contains("127.0.0.1"), "{text}");
 }

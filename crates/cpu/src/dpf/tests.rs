@@ -138,12 +138,12 @@ fn shares_of_whole_domains_are_handed_over_by_key() {
         let domain = Domain::new(points, OutputKind::Bit).unwrap();
         let keys: Vec<Key> =
             (0..3).flat_map(|_| keys(PrfKind::Aes128, points, OutputKind::Bit, &mut rng)).collect();
-        let found = std::sync::Mutex::new(vec![Vec::new(); keys.len()]);
+        let found = parking_lot::Mutex::new(vec![Vec::new(); keys.len()]);
         backend.evaluate_shares(PrfKind::Aes128, &keys, |place, leaves| {
-            let former = std::mem::replace(&mut found.lock().unwrap()[place], leaves);
+            let former = std::mem::replace(&mut found.lock()[place], leaves);
             assert!(former.is_empty(), "a key's shares come once");
         });
-        for (key, found) in keys.iter().zip(found.into_inner().unwrap()) {
+        for (key, found) in keys.iter().zip(found.into_inner()) {
             assert_eq!(found.len() as u64, domain.leaves());
             assert!(found == evaluate_all::<Aes128, spirea_dpf::Bit>(Aes128, key), "{points} points");
         }

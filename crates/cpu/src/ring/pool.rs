@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use spirea_backend::BackendError;
 
 use super::scratch::Scratch;
@@ -127,7 +128,7 @@ impl<T: Piece> Stock<T> {
 impl<T: Piece> Pool<T> {
     fn stock(&self) -> MutexGuard<'_, Stock<T>> {
         // No code panics while it changes the stock, so a poisoned lock holds a valid stock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn lend(self: &Arc<Self>, piece: T) -> Lent<T> {

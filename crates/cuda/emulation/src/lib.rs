@@ -23,9 +23,10 @@
 mod ffi;
 mod sanitizer;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::OnceLock;
 
 use ffi::Functions;
+use parking_lot::{Mutex, MutexGuard};
 pub use sanitizer::address_sanitizer_environment;
 
 /// Path of the library with the product's kernels.
@@ -172,22 +173,22 @@ impl Emulation {
     /// Locks the emulation for one test: its configuration and counters belong to the whole
     /// process.
     pub fn exclusive(&self) -> MutexGuard<'_, ()> {
-        self.exclusive.lock().unwrap_or_else(PoisonError::into_inner)
+        self.exclusive.lock()
     }
 
     /// True while a test has the emulation for itself.
     pub fn is_taken(&self) -> bool {
-        matches!(self.exclusive.try_lock(), Err(TryLockError::WouldBlock))
+        self.exclusive.is_locked()
     }
 
     /// Returns the configuration.
     pub fn config(&self) -> Config {
-        *self.config.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.config.lock()
     }
 
     /// Changes the configuration, from the next call of the driver on.
     pub fn configure(&self, config: Config) {
-        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.config.lock();
         let (devices, processors) = (config.devices as i32, config.processors as i32);
         self.functions.set_devices(devices, config.memory, processors, config.peers);
         let (major, minor) = config.compute;

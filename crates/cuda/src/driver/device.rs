@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
 use cudarc::driver::result::stream::StreamKind;
 use cudarc::driver::sys::{self, CUmemPool_attribute as PoolAttribute};
+use parking_lot::Mutex;
 
 use super::error::describe;
 use super::library::{device_count, driver};
@@ -171,7 +172,7 @@ impl Device {
     /// # Errors
     /// [`DriverError::Kernels`] if this device has no kernel of that name.
     pub fn kernel(&self, name: &'static str) -> Result<Kernel, DriverError> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels = self.kernels.lock();
         if let Some(&kernel) = kernels.get(name) {
             return Ok(kernel);
         }

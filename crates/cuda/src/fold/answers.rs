@@ -1,7 +1,6 @@
 //! Host memory that receives results.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use spirea_backend::BackendError;
 
@@ -26,7 +25,7 @@ impl Arrivals {
         take: impl FnOnce(&[u32]) -> T,
     ) -> Result<T, BackendError> {
         // A caller that failed or panicked has taken the buffer and not returned it.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let mut pinned = match kept.take().filter(|pinned| pinned.len() >= from.len()) {
             Some(pinned) => pinned,
             None => Pinned::new(stream.device(), from.len())?,
@@ -72,7 +71,7 @@ mod tests {
                 let sent = device.upload(&words).unwrap();
                 let arrived = arrivals.download(&device.main(), &sent.all(), copy_of).unwrap();
                 assert!(arrived == words, "{length} words");
-                assert_eq!(arrivals.0.lock().unwrap().as_ref().map(|pinned| pinned.len()), Some(kept));
+                assert_eq!(arrivals.0.lock().as_ref().map(|pinned| pinned.len()), Some(kept));
             }
         });
     }

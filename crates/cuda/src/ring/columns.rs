@@ -7,8 +7,9 @@
 //! before the memory is filled again (VIPIR section 4.4). Blocks alternate between two streams, so
 //! that one block is folded while another is transformed. The host only queues work.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, FoldedBlocks, MAX_BATCH, PanelLayout, check_batches};
 use spirea_math::Ring;
 
@@ -84,7 +85,7 @@ impl Columns {
         let products = Ciphertexts::room(tables, leaves.queries(), folded.blocks)?;
         // A caller that panicked has taken the room. A room that does not fit is dropped before the
         // next one is allocated: memory reserved for queries includes the room only once.
-        let mut kept = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.room.lock();
         let fits = |room: &Room| room.folded == folded && Arc::ptr_eq(&room.ring, tables.ring());
         let room = match kept.take().filter(fits) {
             Some(room) => kept.insert(room),
@@ -198,7 +199,7 @@ mod tests {
                 let found = |first, blocks| {
                     let folded = FoldedBlocks { blocks, bits };
                     columns.encode_fold(&tables, &matrices, first, folded, &leaves).unwrap();
-                    read(&columns.room.lock().unwrap().as_ref().unwrap().plain)
+                    read(&columns.room.lock().as_ref().unwrap().plain)
                 };
                 assert!(found(0, blocks) == read(&expected), "{count} columns, {blocks} blocks");
                 // Only some of the blocks, as on a device of a group.

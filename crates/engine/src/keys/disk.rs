@@ -3,15 +3,14 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use spirea_protocols::KeysHash;
 
 use super::id::{KeyId, KeyOwner};
 use super::lru::{Budget, Lru};
 use super::usage::{Amount, Departures};
-use crate::lock::lock;
 
 /// Error of the folder for keys.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +68,7 @@ impl Disk {
         let lag = LAG.min(budget.expiry / 8);
         let disk = Self { folder: folder.into(), index: Mutex::new(Lru::new(budget)), lag };
         for (used, id, bytes) in found {
-            match lock(&disk.index).insert(id, used, bytes, None, used) {
+            match disk.index.lock().insert(id, used, bytes, None, used) {
                 Some(evicted) => disk.remove_files(evicted),
                 None => disk.remove_file(id),
             }
@@ -79,26 +78,26 @@ impl Disk {
     }
 
     pub fn amount(&self) -> Amount {
-        lock(&self.index).amount()
+        self.index.lock().amount()
     }
 
     pub fn departures(&self) -> Departures {
-        lock(&self.index).departures()
+        self.index.lock().departures()
     }
 
     /// Returns true if the keys are present and have not expired.
     pub fn contains(&self, id: KeyId, at: SystemTime) -> bool {
-        lock(&self.index).contains(&id, at)
+        self.index.lock().contains(&id, at)
     }
 
     /// Returns the owner of keys that were registered since this process started.
     pub fn owner(&self, id: KeyId) -> Option<KeyOwner> {
-        lock(&self.index).owner(&id)
+        self.index.lock().owner(&id)
     }
 
     /// Records a use of keys.
     pub fn touch(&self, id: KeyId, at: SystemTime) {
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         let Some(written) = index.get(&id, at) else { return };
         if at.duration_since(*written).is_ok_and(|lag| lag < self.lag) {
             return;
@@ -111,7 +110,7 @@ impl Disk {
 
     /// Removes expired keys.
     pub fn expire(&self, at: SystemTime) {
-        let expired = lock(&self.index).expire(at);
+        let expired = self.index.lock().expire(at);
         self.remove_files(expired);
     }
 
@@ -140,7 +139,7 @@ impl Disk {
             self.touch(id, at);
             return true;
         }
-        let inserted = lock(&self.index).insert(id, at, bytes.len() as u64, owner, at);
+        let inserted = self.index.lock().insert(id, at, bytes.len() as u64, owner, at);
         let Some(evicted) = inserted else { return false };
         self.remove_files(evicted);
         self.write_file(id, bytes, at)
@@ -165,7 +164,7 @@ impl Disk {
     }
 
     pub fn remove(&self, id: KeyId) {
-        lock(&self.index).remove(&id);
+        self.index.lock().remove(&id);
         self.remove_file(id);
     }
 

@@ -1,8 +1,9 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use spirea_backend::BackendId;
 use spirea_protocols::{KeysHash, PreparedKeys, ProtocolError};
 
@@ -12,7 +13,6 @@ use super::lru::Lru;
 use super::options::KeyOptions;
 use super::usage::{KeyEvents, KeyUsage};
 use crate::database::KeyForm;
-use crate::lock::lock;
 use crate::{Database, EngineError};
 
 /// Place where keys were found.
@@ -107,12 +107,12 @@ impl KeyRegistry {
     /// Returns the amount of keys held.
     pub fn usage(&self) -> KeyUsage {
         let disk = self.disk.as_ref().map(Disk::amount).unwrap_or_default();
-        KeyUsage { memory: lock(&self.memory).amount(), disk }
+        KeyUsage { memory: self.memory.lock().amount(), disk }
     }
 
     /// Returns the bytes of keys prepared for these backends.
     pub fn prepared_for(&self, backends: &[BackendId]) -> u64 {
-        lock(&self.memory).bytes_of(|(form, _)| backends.contains(&form.backend()))
+        self.memory.lock().bytes_of(|(form, _)| backends.contains(&form.backend()))
     }
 
     /// Returns the counts of events.
@@ -123,17 +123,17 @@ impl KeyRegistry {
             from_disk: count(&self.lookups.from_disk),
             from_shared: count(&self.lookups.from_shared),
             unknown: count(&self.lookups.unknown),
-            memory: lock(&self.memory).departures(),
+            memory: self.memory.lock().departures(),
             disk: self.disk.as_ref().map(Disk::departures).unwrap_or_default(),
         }
     }
 
     /// Drops expired keys.
     pub fn expire(&self) {
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         let now = (self.clock)();
         // Bound to a variable, so that the keys are dropped after the lock is released.
-        let _expired = lock(&self.memory).expire(now);
+        let _expired = self.memory.lock().expire(now);
         if let Some(disk) = &self.disk {
             disk.expire(now);
         }
@@ -152,7 +152,7 @@ impl KeyRegistry {
         let hash = blake3::hash(bytes).into();
         let id = KeyId::new(database, &hash);
         let kept = {
-            let _turn = lock(&self.turn);
+            let _turn = self.turn.lock();
             let now = (self.clock)();
             let held = self.recall(database, id, now).is_some() || {
                 let keys = database.prepare_keys(bytes)?;
@@ -200,7 +200,7 @@ impl KeyRegistry {
         if stored.is_none() && shared.is_none() {
             return Err(EngineError::UnknownKeys);
         }
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         // Another request may have prepared the same keys in the meantime.
         if let Some(keys) = self.recall(database, id, now) {
             return Ok((keys, Found::Memory));
@@ -235,7 +235,7 @@ impl KeyRegistry {
 
     /// Returns prepared keys if they are in memory.
     fn recall(&self, database: &Database, id: KeyId, now: SystemTime) -> Option<PreparedKeys> {
-        let keys = lock(&self.memory).get(&(database.key_form(), id), now).cloned()?;
+        let keys = self.memory.lock().get(&(database.key_form(), id), now).cloned()?;
         if let Some(disk) = &self.disk {
             disk.touch(id, now);
         }
@@ -252,7 +252,7 @@ impl KeyRegistry {
         now: SystemTime,
     ) -> bool {
         let key = (database.key_form(), id);
-        let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64, owner, now);
+        let evicted = self.memory.lock().insert(key, keys.clone(), keys.memory_bytes() as u64, owner, now);
         // The evicted keys are dropped here, after the lock is released.
         evicted.is_some()
     }

@@ -2,18 +2,18 @@
 
 use std::any::Any;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 use spirea_batcher::{Batch, Batcher, Full, Load, Next, Request, RequestNumber, Terms, Window};
 use tokio::sync::oneshot;
 
 use super::answer::{Clock, Computed, DatabaseQueries, Steps, answer};
 use super::trace::{TraceContext, within};
 use crate::EngineError;
-use crate::lock::lock;
 
 /// The answers to a request.
 #[derive(Debug)]
@@ -60,10 +60,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        lock(&self.queue)
-    }
-
     /// Starts a thread that answers requests.
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let worker = Arc::clone(self);
@@ -73,21 +69,20 @@ impl Shared {
     /// Returns the next batch and the time of its launch, or `None` after the scheduler was
     /// dropped.
     fn next(self: &Arc<Self>) -> Option<(Batch<Job>, Duration)> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         while !queue.stopped {
             let now = (self.clock)();
             queue.batcher.set_slots((self.slots)());
-            queue = match queue.batcher.next(now) {
+            match queue.batcher.next(now) {
                 Next::Launch(batch) => {
                     self.look_after(&mut queue);
                     return Some((batch, now));
                 }
-                Next::Idle => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Next::Idle => self.changed.wait(&mut queue),
                 Next::Wait(until) => {
-                    let waited = self.changed.wait_timeout(queue, until.saturating_sub(now));
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut queue, until.saturating_sub(now));
                 }
-            };
+            }
         }
         None
     }
@@ -125,7 +120,7 @@ impl Shared {
                 parts[0][0].database.note(queries, *time);
             }
             drop(parts);
-            self.lock().batcher.finished(number);
+            self.queue.lock().batcher.finished(number);
             tell(callers, outcomes);
         }
     }
@@ -223,7 +218,7 @@ impl Scheduler {
         let (terms, queries) = (Terms { group: database.instance(), limit, pace }, queries.len());
         let (reply, outcome) = oneshot::channel();
         let arrived =
-            self.0.lock().batcher.arrive((self.0.clock)(), terms, queries, Job { parts, trace, reply });
+            self.0.queue.lock().batcher.arrive((self.0.clock)(), terms, queries, Job { parts, trace, reply });
         match arrived {
             Ok(number) => {
                 self.0.changed.notify_one();
@@ -238,14 +233,14 @@ impl Scheduler {
 
     /// Returns the numbers of requests that wait and that are being answered.
     pub fn load(&self) -> Load {
-        self.0.lock().batcher.load()
+        self.0.queue.lock().batcher.load()
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
         let abandoned = {
-            let mut queue = self.0.lock();
+            let mut queue = self.0.queue.lock();
             queue.stopped = true;
             queue.batcher.drain()
         };
@@ -282,7 +277,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let abandoned = self.shared.lock().batcher.withdraw(self.number);
+        let abandoned = self.shared.queue.lock().batcher.withdraw(self.number);
         drop(abandoned);
     }
 }

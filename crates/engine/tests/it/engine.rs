@@ -1,10 +1,11 @@
 //! Admission, order, cancellation and failure, with scripted responders.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, StepTimes, StoredFile};
 use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
@@ -201,12 +202,12 @@ fn a_rehearsal_finds_out_whether_there_is_room() {
     let largest = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&largest);
     let counting = move |queries: &[Query<'_>]| {
-        *seen.lock().unwrap() = queries.len();
+        *seen.lock() = queries.len();
         echo(queries)
     };
     let counted = database(Box::new(counting));
     counted.rehearse().unwrap();
-    assert_eq!(*largest.lock().unwrap(), counted.max_batch());
+    assert_eq!(*largest.lock(), counted.max_batch());
     let malformed = || ProtocolError::Malformed { what: "query", detail: "zeros".into() };
     database(Box::new(move |_| Err(malformed()))).rehearse().unwrap();
     let full = || ProtocolError::Backend(BackendError::Unavailable("no room".into()));

@@ -1,11 +1,12 @@
 //! The scheduler at work: requests computed together, requests that fail alone, and agreement with
 //! the simulation.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spirea_engine::scheduler::simulation::{Arrival, Launched, Simulation, poisson};
 use spirea_engine::scheduler::{DatabaseQueries, Pace, PaceMeter, Scheduler};
 use spirea_engine::{Answers, Database, EngineError, Ticket, Window};
@@ -41,7 +42,7 @@ fn counted(behaviour: Behaviour) -> (Arc<Database>, Arc<Mutex<Vec<usize>>>) {
     let calls = Arc::<Mutex<Vec<usize>>>::default();
     let seen = Arc::clone(&calls);
     let counting = move |queries: &[Query<'_>]| {
-        seen.lock().unwrap().push(queries.len());
+        seen.lock().push(queries.len());
         behaviour(queries)
     };
     (Arc::new(database(Box::new(counting))), calls)
@@ -78,7 +79,7 @@ fn clients_share_a_call_and_keep_their_keys_and_their_answers() {
     let outcomes: Vec<Answers> = together(&scheduler(8), requests).into_iter().map(Result::unwrap).collect();
     let answers: Vec<_> = outcomes.iter().map(firsts).collect();
     assert_eq!(answers, [[vec![11, 12]], [vec![21]], [vec![33]], [vec![44]]]);
-    assert_eq!(*calls.lock().unwrap(), [4, 1]);
+    assert_eq!(*calls.lock(), [4, 1]);
     assert_eq!(outcomes.iter().map(|answers| answers.batch).collect::<Vec<_>>(), [4, 4, 4, 1]);
     assert_eq!(outcomes.iter().map(|answers| answers.counts).collect::<Vec<_>>(), [true, false, false, true]);
 }
@@ -98,14 +99,14 @@ fn a_request_of_two_parts_is_answered_from_both_with_one_call_each() {
     assert_eq!(answers[0], [vec![1], vec![101]]);
     assert_eq!(answers[1], [vec![2]]);
     assert_eq!(answers[2], [vec![3], vec![103, 104]]);
-    assert_eq!((&*base_calls.lock().unwrap(), &*delta_calls.lock().unwrap()), (&vec![3], &vec![3]));
+    assert_eq!((&*base_calls.lock(), &*delta_calls.lock()), (&vec![3], &vec![3]));
 
     // The second database never gets more queries at once than its limit.
     let requests = vec![both(&[1], &[1, 2, 3]), both(&[2], &[4, 5, 6])];
     let outcomes = together(&scheduler(8), requests);
     let answers: Vec<_> = outcomes.into_iter().map(|outcome| firsts(&outcome.unwrap())).collect();
     assert_eq!(answers, [[vec![1], vec![101, 102, 103]], [vec![2], vec![104, 105, 106]]]);
-    assert_eq!(delta_calls.lock().unwrap()[1..], [4, 2]);
+    assert_eq!(delta_calls.lock()[1..], [4, 2]);
 
     let none = scheduler(8).submit(Vec::new()).map(drop);
     assert!(matches!(none, Err(EngineError::Malformed(_))));
@@ -132,7 +133,7 @@ fn only_the_guilty_request_of_a_batch_fails() {
             }
             // The calls: one with all requests, one for each half, and one for each request of the
             // failing half.
-            let mut calls = calls.lock().unwrap().clone();
+            let mut calls = calls.lock().clone();
             calls.sort_unstable();
             assert_eq!(calls, [1, 1, 2, 2, 4]);
         }
@@ -178,7 +179,7 @@ fn databases_do_not_share_batches_and_the_one_that_waits_longest_is_next() {
     let logged = || {
         let computed = Arc::clone(&computed);
         let behaviour = move |queries: &[Query<'_>]| {
-            computed.lock().unwrap().push(queries.iter().map(|query| query.bytes[0]).collect());
+            computed.lock().push(queries.iter().map(|query| query.bytes[0]).collect());
             echo(queries)
         };
         Arc::new(database(Box::new(behaviour)))
@@ -188,7 +189,7 @@ fn databases_do_not_share_batches_and_the_one_that_waits_longest_is_next() {
     let requests = requests.map(|(database, first)| vec![part(database, first)]);
     let outcomes = together(&scheduler(8), requests.into());
     assert!(outcomes.iter().all(Result::is_ok));
-    assert_eq!(*computed.lock().unwrap(), [vec![1, 3], vec![2, 4, 5, 6]]);
+    assert_eq!(*computed.lock(), [vec![1, 3], vec![2, 4, 5, 6]]);
 }
 
 /// Clock that a test sets.
@@ -240,7 +241,7 @@ fn scheduler_follows_simulation(rate: f64, capacity: usize, count: usize) -> Vec
     let gone = Mutex::new(gone);
     let behaviour = move |queries: &[Query<'_>]| {
         begun.send(queries.iter().map(|query| query.bytes[..2].to_vec()).collect::<Vec<_>>()).unwrap();
-        gone.lock().unwrap().recv().unwrap();
+        gone.lock().recv().unwrap();
         echo(queries)
     };
     let database = Arc::new(database(Box::new(behaviour)));

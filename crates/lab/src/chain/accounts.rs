@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use chacha20::ChaCha20Rng;
+use parking_lot::{RwLock, RwLockReadGuard};
 use rand_core::{Rng, SeedableRng as _};
 use serde_json::json;
 
@@ -63,7 +63,7 @@ impl Accounts {
 
     /// Makes the next block, with `count` changes.
     pub fn next_block(&self, count: usize, rng: &mut ChaCha20Rng) -> Block {
-        let mut history = self.history.write().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.history.write();
         let height = history.blocks.len() as Height + 1;
         let mut changes = Vec::with_capacity(count);
         while changes.len() < count {
@@ -127,7 +127,7 @@ impl Accounts {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, History> {
-        self.history.read().unwrap_or_else(PoisonError::into_inner)
+        self.history.read()
     }
 
     fn state(&self, account: u64, height: Height) -> String {

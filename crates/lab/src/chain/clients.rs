@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use spirea_client::{ClientError, ClientOptions, HttpClient, Keep};
 use spirea_console::output::explained;
@@ -103,7 +104,7 @@ impl Target {
         let times = Mutex::new(rate.map(|rate| poisson(rate, seed)));
         let answers = Mutex::new(Answers::default());
         let began = Instant::now();
-        let next = || match &mut *times.lock().unwrap_or_else(PoisonError::into_inner) {
+        let next = || match &mut *times.lock() {
             Some(times) => times.next().map(|at| began + at),
             None => Some(Instant::now()),
         };
@@ -118,7 +119,7 @@ impl Target {
                         let newest = self.ledger.newest();
                         let account = self.accounts.draw(newest, &mut rng);
                         let answer = self.ask(&mut client, account);
-                        let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut answers = answers.lock();
                         match answer {
                             Ok((value, version)) => {
                                 let latency = due.elapsed().as_secs_f64();
@@ -137,7 +138,7 @@ impl Target {
                 });
             }
         });
-        answers.into_inner().unwrap_or_else(PoisonError::into_inner)
+        answers.into_inner()
     }
 
     /// Looks up an account, by a client that is connected first if there is none.

@@ -1,9 +1,9 @@
 //! Versions of a service: the blocks that they contain, and the times of these blocks.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use spirea_wire::Version;
 
@@ -41,17 +41,17 @@ struct State {
 impl Ledger {
     /// Records that a block is sent to the stream now.
     pub fn send(&self, height: Height) {
-        self.state().sent.insert(height, Instant::now());
+        self.0.lock().sent.insert(height, Instant::now());
     }
 
     /// Returns the seconds since a block went to the stream.
     pub fn since(&self, height: Height) -> Option<f64> {
-        self.state().sent.get(&height).map(|sent| sent.elapsed().as_secs_f64())
+        self.0.lock().sent.get(&height).map(|sent| sent.elapsed().as_secs_f64())
     }
 
     /// Records a version.
     pub fn add(&self, published: &Published) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.heights.insert(published.version, published.height());
         state.changes.insert(published.sequence, published.changes);
         state.newest = state.newest.max(published.height());
@@ -59,28 +59,24 @@ impl Ledger {
 
     /// Returns the newest block of any version.
     pub fn newest(&self) -> Height {
-        self.state().newest
+        self.0.lock().newest
     }
 
     /// Returns the last block of a version, if the version is known.
     pub fn height(&self, version: &Version) -> Option<Height> {
-        self.state().heights.get(version).copied()
+        self.0.lock().heights.get(version).copied()
     }
 
     /// Returns the number of versions.
     pub fn versions(&self) -> usize {
-        self.state().changes.len()
+        self.0.lock().changes.len()
     }
 
     /// Returns the number of compactions. Only a compaction reduces the number of changes since the
     /// base.
     pub fn compactions(&self) -> usize {
-        let changes: Vec<u64> = self.state().changes.values().copied().collect();
+        let changes: Vec<u64> = self.0.lock().changes.values().copied().collect();
         changes.windows(2).filter(|pair| pair[1] < pair[0]).count()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

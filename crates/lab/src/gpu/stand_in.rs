@@ -1,8 +1,9 @@
 //! A backend on the device with generated databases, so that servers open databases without the
 //! content of files.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use spirea_backend::{
     BackendError, Composed, FileRows, FillPolynomial, Operation, PanelLayout, RingBackend, RowLayout,
 };
@@ -44,11 +45,11 @@ impl StandIn {
     }
 
     fn enter(&self, stage: Stage) {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+        *self.stage.lock() = stage;
     }
 
     fn stage(&self) -> Stage {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.stage.lock()
     }
 }
 

@@ -2,10 +2,11 @@
 //! versions.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use spirea_client::{ClientError, Clock, Description, Hint, Keys, Pending, Session, WeakPrf};
 use spirea_wire::{Code, KeysHash, Limits, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, Version};
 use tokio::sync::Mutex;
@@ -41,11 +42,11 @@ pub struct Client {
 impl Client {
     // A panic during a query loses only that query, so a poisoned session stays usable.
     pub fn session(&self) -> RwLockReadGuard<'_, Session> {
-        self.session.read().unwrap_or_else(PoisonError::into_inner)
+        self.session.read()
     }
 
     fn asking(&self) -> RwLockWriteGuard<'_, Session> {
-        self.session.write().unwrap_or_else(PoisonError::into_inner)
+        self.session.write()
     }
 
     fn version(&self) -> Version {
@@ -127,7 +128,7 @@ impl Fleet {
 
     /// Returns the version last seen.
     pub fn current(&self) -> Arc<Edition> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 
     /// Creates all clients and registers their keys at the servers.
@@ -151,7 +152,7 @@ impl Fleet {
             return Ok(false);
         }
         let fresh = Arc::new(download(&self.servers, &self.name).await?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        *self.current.write() = fresh;
         Ok(true)
     }
 

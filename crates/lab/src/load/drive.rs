@@ -5,11 +5,12 @@
 //! queue by keeping the generator waiting, nor can the generator hide its own delays.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chacha20::ChaCha20Rng;
+use parking_lot::Mutex;
 use rand_core::{Rng as _, SeedableRng as _};
 use spirea_client::{ClientError, Value};
 use spirea_console::output::explained;
@@ -97,13 +98,13 @@ pub async fn run(traffic: Traffic) -> Tally {
         while open.try_join_next().is_some() {}
     }
     while open.join_next().await.is_some() {}
-    let tally = &mut *shared.tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let tally = &mut *shared.tally.lock();
     std::mem::take(tally)
 }
 
 impl Shared {
     fn note(&self, note: impl FnOnce(&mut Tally)) {
-        note(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
+        note(&mut self.tally.lock());
     }
 
     /// Starts to make a look-up.

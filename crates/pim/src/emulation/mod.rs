@@ -10,8 +10,9 @@
 mod ffi;
 mod interpreter;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -180,11 +181,11 @@ impl Emulation {
 
 impl Shared {
     fn counts(&self) -> MutexGuard<'_, EmulationCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Dpu>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Recent charges, remembered so that a retry is not charged again.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::Token;
 use super::quota::Exceeded;
@@ -88,11 +89,11 @@ impl Charges {
             hasher.update(blake3::hash(token.name.as_bytes()).as_bytes()).update(&id.0).update(body);
             *hasher.finalize().as_bytes()
         });
-        let mut memory = self.lock();
+        let mut memory = self.0.lock();
         if request.is_some_and(|request| memory.knows(&request)) {
             return Ok(Charge::nothing());
         }
-        token.usage.lock().take(quota, queries, now).map_err(|exceeded| match exceeded {
+        token.usage.window.lock().take(quota, queries, now).map_err(|exceeded| match exceeded {
             Exceeded::Never => Refused::above_quota(quota),
             Exceeded::For(time) => Refused::quota_used_up(quota, time),
         })?;
@@ -100,10 +101,6 @@ impl Charges {
             memory.remember(request, now);
         }
         Ok(Charge(Some(Taken { charges: self, token, request, queries, at: now })))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,9 +131,9 @@ impl Charge<'_> {
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
         let Some(Taken { charges, token, request, queries, at }) = self.0.take() else { return };
-        token.usage.lock().give_back(queries, at);
+        token.usage.window.lock().give_back(queries, at);
         if let Some(request) = request {
-            charges.lock().forget(&request);
+            charges.0.lock().forget(&request);
         }
     }
 }
@@ -176,7 +173,7 @@ mod tests {
         for _ in 0..5 {
             drop(charges.charge(&token, id(b'a'), b"refused", 1, now).unwrap());
         }
-        assert!(charges.lock().order.is_empty());
+        assert!(charges.0.lock().order.is_empty());
         charges.charge(&token, id(b'a'), b"refused", 1, now).unwrap().keep();
         assert!(charges.charge(&token, None, b"another", 1, now).is_err());
     }

@@ -1,7 +1,9 @@
 //! Limits each client's share of a resource, so that no client takes all of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A resource with a limit for each client.
 pub(crate) struct Shares {
@@ -19,18 +21,13 @@ impl Shares {
     /// holds nothing may take any amount, so that a request larger than the limit can be served,
     /// one at a time.
     pub fn take(self: &Arc<Self>, client: &[u8], amount: u64) -> Option<Share> {
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let has = taken.get(client).copied().unwrap_or(0);
         if has > 0 && has.saturating_add(amount) > self.most {
             return None;
         }
         taken.insert(client.into(), has.saturating_add(amount));
         Some(Share { shares: Arc::clone(self), client: client.into(), amount })
-    }
-
-    // No code under this lock can panic.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, u64>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,7 +40,7 @@ pub(crate) struct Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.shares.lock();
+        let mut taken = self.shares.taken.lock();
         let left = taken.get(&self.client).map_or(0, |has| has.saturating_sub(self.amount));
         // Only clients that hold something are kept in the map, not every client ever seen.
         if left == 0 {
@@ -67,7 +64,7 @@ mod tests {
         drop(held);
         assert!(shares.take(b"one", 1).is_some());
         drop(other);
-        assert!(shares.lock().is_empty(), "nothing is kept of who has nothing");
+        assert!(shares.taken.lock().is_empty(), "nothing is kept of who has nothing");
     }
 
     #[test]

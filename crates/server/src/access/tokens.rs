@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
@@ -95,7 +96,7 @@ pub(crate) fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32
 /// Usage of a token, kept when the file changes.
 pub(crate) struct Usage {
     pub quota: Option<Quota>,
-    window: Mutex<Window>,
+    pub(super) window: Mutex<Window>,
     concurrency: Option<usize>,
     /// One permit for each request that the token may have at once.
     pub permits: Option<Arc<Semaphore>>,
@@ -105,10 +106,6 @@ impl Usage {
     fn new(quota: Option<Quota>, concurrency: Option<usize>) -> Self {
         let permits = concurrency.map(|count| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))));
         Self { quota, window: Mutex::default(), concurrency, permits }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,7 +138,7 @@ impl Tokens {
     /// Reads the file again. If it is wrong, the tokens stay unchanged.
     pub fn reload(&self) -> Result<(), TokensError> {
         let known = read(&self.path, &self.known())?;
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.known.write() = known;
         Ok(())
     }
 
@@ -158,7 +155,7 @@ impl Tokens {
     }
 
     fn known(&self) -> Arc<[Token]> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read())
     }
 }
 

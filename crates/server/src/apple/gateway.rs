@@ -1,8 +1,9 @@
 //! Keys of the OHTTP gateway, through which requests of Apple's clients come from a relay.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use spirea_apple::ohttp::{Gateway, GatewayKey};
@@ -45,13 +46,13 @@ impl GatewayKeys {
     /// Those of [`GatewayKeys::open`].
     pub fn reload(&self) -> Result<(), GatewayKeysError> {
         let gateway = Arc::new(read(&self.path)?);
-        *self.gateway.write().unwrap_or_else(PoisonError::into_inner) = gateway;
+        *self.gateway.write() = gateway;
         Ok(())
     }
 
     /// Returns the keys.
     pub fn gateway(&self) -> Arc<Gateway> {
-        Arc::clone(&self.gateway.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.gateway.read())
     }
 }
 

@@ -2,13 +2,14 @@
 //! private tokens.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
+use parking_lot::Mutex;
 use prometheus::IntCounterVec;
 use serde_json::{Value, json};
 use spirea_apple::privacy_pass::{RequestError, TOKEN_TYPE, TokenRequest};
@@ -33,11 +34,6 @@ impl User {
     /// Returns the public key that signs the user's tokens, as `SubjectPublicKeyInfo`.
     pub fn key(&self) -> Vec<u8> {
         self.signer.key.public().spki().to_vec()
-    }
-
-    // No code under this lock panics.
-    fn locked(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +83,7 @@ impl Issuer {
         let signer = &user.signer;
         let request = TokenRequest::from_bytes(body).map_err(|error| self.malformed(error))?;
         if let Some(quota) = signer.issues {
-            user.locked().take(quota, 1, now).map_err(|exceeded| {
+            user.window.lock().take(quota, 1, now).map_err(|exceeded| {
                 self.count("used_up");
                 let next = match exceeded {
                     Exceeded::Never => None,
@@ -97,7 +93,7 @@ impl Issuer {
             })?;
         }
         let signature = signer.key.sign(&request).map_err(|error| {
-            user.locked().give_back(1, now);
+            user.window.lock().give_back(1, now);
             self.malformed(error)
         })?;
         self.count("issued");

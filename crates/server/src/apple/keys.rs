@@ -1,6 +1,7 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use spirea_apple::EvaluationKey;
 use spirea_engine::KeyOwner;
 use spirea_engine::keys::{Amount, Budget, Lru};
@@ -49,27 +50,22 @@ impl Keys {
         now: SystemTime,
     ) -> bool {
         let bytes = key.memory_bytes() as u64;
-        self.locked().insert(name, Stored { key, timestamp }, bytes, owner, now).is_some()
+        self.0.lock().insert(name, Stored { key, timestamp }, bytes, owner, now).is_some()
     }
 
     /// Returns a key with its timestamp, unless the key was evicted or has expired.
     pub fn get(&self, name: &KeyName, now: SystemTime) -> Option<(Arc<EvaluationKey>, u64)> {
-        let mut keys = self.locked();
+        let mut keys = self.0.lock();
         keys.get(name, now).map(|stored| (Arc::clone(&stored.key), stored.timestamp))
     }
 
     /// Removes the keys that have expired.
     pub fn expire(&self, now: SystemTime) {
-        self.locked().expire(now);
+        self.0.lock().expire(now);
     }
 
     /// Returns the number and the bytes of the keys.
     pub fn amount(&self) -> Amount {
-        self.locked().amount()
-    }
-
-    // No code under this lock panics.
-    fn locked(&self) -> MutexGuard<'_, Lru<KeyName, Stored>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().amount()
     }
 }

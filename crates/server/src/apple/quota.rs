@@ -1,6 +1,7 @@
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::access::{Exceeded, Quota, Window};
 
@@ -32,7 +33,7 @@ impl AddressQuota {
     pub fn take(&self, network: &[u8], queries: u64, now: Instant) -> Result<(), UsedUp> {
         let Some(quota) = self.quota else { return Ok(()) };
         // No code under this lock panics.
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         if windows.len() >= MOST_ADDRESSES && !windows.contains_key(network) {
             windows.clear();
         }
@@ -60,7 +61,7 @@ mod tests {
         for number in 0..MOST_ADDRESSES {
             quota.take(&number.to_le_bytes(), 1, now).unwrap();
         }
-        assert!(quota.windows.lock().unwrap().len() <= MOST_ADDRESSES);
+        assert!(quota.windows.lock().len() <= MOST_ADDRESSES);
         assert_eq!(AddressQuota::new(None).take(b"one", u64::MAX, now), Ok(()));
     }
 }

@@ -1,8 +1,9 @@
 //! The use cases that answer, and their versions.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use spirea_apple::messages::{Sha256, Sharding};
 use spirea_apple::{Arithmetic, Compression, Database, KeyConfig, UseCase};
 use spirea_cpu::CpuBackend;
@@ -116,10 +117,10 @@ impl UseCases {
 
     // A panic under this lock never leaves a partly changed entry.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Entry>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Entry>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.write()
     }
 }

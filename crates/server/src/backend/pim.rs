@@ -1,5 +1,6 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use spirea_backend::{BackendError, Share, Split, StepTimes};
 use spirea_cpu::CpuBackend;
 use spirea_dpf::OutputKind;
@@ -59,7 +60,7 @@ impl Pim {
     }
 
     fn backend(&self, params: &ProtocolParams) -> Result<PimBackend, BackendError> {
-        let mut backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut backend = self.backend.lock();
         if let Some(backend) = &*backend {
             return Ok(backend.clone());
         }

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use spirea_engine::{Engine, LoadError};
 
 use super::ending::Ending;
@@ -36,12 +37,12 @@ pub(crate) struct FailedCompactions {
 impl Entry {
     pub fn compactions(&self) -> MutexGuard<'_, FailedCompactions> {
         // A panic leaves no half-written value.
-        self.compactions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.compactions.lock()
     }
 
     pub fn turn(&self) -> MutexGuard<'_, ()> {
         // The lock guards no data.
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 }
 

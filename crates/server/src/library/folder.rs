@@ -2,8 +2,8 @@
 //! repository in which this process may not write, but another process may publish.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use spirea_store::{Repository, Snapshot, StoreError};
 
 use super::version_files::VersionFiles;
@@ -44,25 +44,20 @@ impl Folder {
 
     /// Returns the version that was adopted last.
     pub fn current(&self) -> VersionFiles {
-        self.locked()[0].clone()
+        self.versions.lock()[0].clone()
     }
 
     /// Returns the adopted versions that are kept, newest first.
     pub fn versions(&self) -> Vec<VersionFiles> {
-        self.locked().clone()
+        self.versions.lock().clone()
     }
 
     /// Makes `version` the newest.
     pub fn adopt(&self, version: VersionFiles) {
-        let mut versions = self.locked();
+        let mut versions = self.versions.lock();
         versions.retain(|other| other.version() != version.version());
         versions.insert(0, version);
         versions.truncate(KEPT);
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<VersionFiles>> {
-        // A panic never leaves a partly changed list.
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Followers of a database, as they report with each look.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use spirea_protocols::Version;
 
 /// Time after which a follower that sends no request is forgotten. It is long enough for the
@@ -32,7 +32,7 @@ struct Report {
 impl Followers {
     /// Notes that a follower has a version on disk.
     pub fn report(&self, follower: FollowerId, has: Version) {
-        let mut known = self.locked();
+        let mut known = self.known.lock();
         let now = Instant::now();
         known.retain(|_, report| now.duration_since(report.seen) < FORGOTTEN);
         if known.len() < MOST || known.contains_key(&follower) {
@@ -44,7 +44,7 @@ impl Followers {
     /// Notes that a follower asks for a file. The request restarts the time after which the
     /// follower is forgotten, because a transfer may take longer than that time.
     pub fn see(&self, follower: FollowerId) {
-        if let Some(report) = self.locked().get_mut(&follower) {
+        if let Some(report) = self.known.lock().get_mut(&follower) {
             report.seen = Instant::now();
         }
     }
@@ -58,13 +58,9 @@ impl Followers {
                 |report: &&Report| report.has != *version && now.duration_since(report.seen) < FORGOTTEN;
             known.values().filter(is_late).count()
         };
-        let waited = self.told.wait_timeout_while(self.locked(), most, |known| late(known) > 0);
-        late(&waited.unwrap_or_else(PoisonError::into_inner).0)
-    }
-
-    fn locked(&self) -> MutexGuard<'_, HashMap<FollowerId, Report>> {
-        // A panic never leaves a partly changed report.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut known = self.known.lock();
+        self.told.wait_while_for(&mut known, |known| late(known) > 0, most);
+        late(&known)
     }
 }
 

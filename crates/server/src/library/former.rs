@@ -1,9 +1,10 @@
 //! Places of the deltas of former versions that were opened again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use spirea_engine::Database;
 use spirea_protocols::Version;
 use tokio::sync::watch;
@@ -56,7 +57,7 @@ impl<T> Former<T> {
     /// Returns the outcome of opening a value; `None` if other values in use take all places.
     pub fn enter(&self, version: Version, now: Instant) -> Option<Entered<T>> {
         let mut released = None;
-        let mut slots = self.locked();
+        let mut slots = self.slots.lock();
         if let Some(slot) = slots.get_mut(&version).filter(|slot| !slot.has_failed()) {
             slot.used = now;
             return Some((slot.outcome.clone(), None));
@@ -79,19 +80,14 @@ impl<T> Former<T> {
     /// `idle`.
     pub fn release(&self, now: Instant, idle: Duration) {
         let left = |slot: &Slot<T>| slot.is_idle() && now.duration_since(slot.used) >= idle;
-        let released: Vec<_> = self.locked().extract_if(|_, slot| left(slot)).collect();
+        let released: Vec<_> = self.slots.lock().extract_if(|_, slot| left(slot)).collect();
         drop(released);
     }
 
     /// Forgets all values. Requests keep the values that they hold.
     pub fn clear(&self) {
-        let cleared = std::mem::take(&mut *self.locked());
+        let cleared = std::mem::take(&mut *self.slots.lock());
         drop(cleared);
-    }
-
-    fn locked(&self) -> MutexGuard<'_, HashMap<Version, Slot<T>>> {
-        // A panic never leaves a partly changed slot.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

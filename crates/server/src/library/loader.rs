@@ -1,8 +1,9 @@
 //! Opens snapshots on the backends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, LossHandler};
@@ -159,7 +160,7 @@ impl Loader {
     }
 
     fn loss_handler(&self, device: &'static str) -> LossHandler {
-        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let losses = self.losses.lock().clone();
         Box::new(move |reason: &str| {
             // The receiver is gone once the server ends.
             let _ = losses.send(Loss { device, reason: reason.into() });
@@ -183,11 +184,11 @@ impl Loader {
 
     // A panic while a device is removed never leaves a partly changed value.
     fn read(&self) -> RwLockReadGuard<'_, Backends> {
-        self.backends.read().unwrap_or_else(PoisonError::into_inner)
+        self.backends.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Backends> {
-        self.backends.write().unwrap_or_else(PoisonError::into_inner)
+        self.backends.write()
     }
 }
 

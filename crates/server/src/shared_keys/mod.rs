@@ -7,9 +7,9 @@
 mod exchange;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use redis::{Client, Cmd, ConnectionInfo, FromRedisValue, cmd};
 use spirea_engine::keys::SharedKeys;
 
@@ -87,7 +87,7 @@ impl RedisKeys {
     /// other requests occupy the connection for too long.
     fn ask<T: FromRedisValue>(&self, command: &Cmd, most: usize) -> Option<T> {
         let arrived = Instant::now();
-        let mut link = self.lock();
+        let mut link = self.link.lock();
         let now = Instant::now();
         if now - arrived > PATIENCE || link.paused.is_some_and(|until| now < until) {
             return None;
@@ -116,11 +116,6 @@ impl RedisKeys {
                 None
             }
         }
-    }
-
-    // The link is replaced in one step.
-    fn lock(&self) -> MutexGuard<'_, Link> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

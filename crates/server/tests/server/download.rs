@@ -1,10 +1,11 @@
 //! Hints: resumed, verified, cached, and updated when they change.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use parking_lot::Mutex;
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
@@ -105,7 +106,7 @@ fn a_hint_that_changes_in_between_is_not_pieced_together() {
         if !is_hint(seen.path()) || before > 0 {
             return response;
         }
-        newer.lock().unwrap().drain(..).for_each(|database| engine.publish(database));
+        newer.lock().drain(..).for_each(|database| engine.publish(database));
         response[..response.len() / 2].to_vec()
     });
     let mut client = connect(&proxy.url(), "urls", &folder.path().join("cache")).unwrap();

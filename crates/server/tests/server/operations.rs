@@ -1,8 +1,9 @@
 //! Metrics and logs: what they must contain, and what they must not.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
 use spirea_specimens::hooked::database;
@@ -21,7 +22,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -108,7 +109,7 @@ fn metrics_and_logs_tell_what_happens_and_nothing_of_queries() {
     assert_eq!(labelled("spirea_version_behind", ""), Some(0.0));
 
     let metrics = server.get("/metrics").text();
-    let logs = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    let logs = String::from_utf8_lossy(&log.0.lock()).into_owned();
     assert!(logs.contains("\"endpoint\":\"/v1/databases/{name}/query\""), "{logs}");
     assert!(logs.contains("\"status\":200") && logs.contains("\"took\":\""));
     for text in [&metrics, &logs] {

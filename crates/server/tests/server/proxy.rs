@@ -2,7 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A request as the proxy saw it.
 #[derive(Clone)]
@@ -64,14 +66,14 @@ impl Proxy {
 
     /// Returns the requests whose paths end in `end`.
     pub fn seen(&self, end: &str) -> Vec<Seen> {
-        self.seen.lock().unwrap().iter().filter(|seen| seen.path().ends_with(end)).cloned().collect()
+        self.seen.lock().iter().filter(|seen| seen.path().ends_with(end)).cloned().collect()
     }
 }
 
 fn pass(mut client: TcpStream, upstreams: &[SocketAddr], log: &Mutex<Vec<Seen>>, rewrite: &Rewrite) {
     let Some(request) = read_request(&mut client) else { return };
     let (before, upstream) = {
-        let mut log = log.lock().unwrap();
+        let mut log = log.lock();
         log.push(request.clone());
         let before = log.iter().filter(|seen| seen.path() == request.path()).count() - 1;
         (before, upstreams[log.len() % upstreams.len()])

@@ -5,9 +5,10 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use redis::{Client, Connection, cmd};
 use tempfile::TempDir;
 
@@ -75,7 +76,7 @@ impl Fake {
                 let (stream, state) = (stream.unwrap(), Arc::clone(&shared));
                 // A stopped server keeps its port, so that no other test gets the port, and closes
                 // every connection.
-                let mut locked = state.lock().unwrap();
+                let mut locked = state.lock();
                 if !locked.stopped {
                     locked.connections.push(stream.try_clone().unwrap());
                     drop(locked);
@@ -84,10 +85,6 @@ impl Fake {
             }
         });
         Self { port, state }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
     }
 }
 
@@ -98,7 +95,7 @@ impl Redis for Fake {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let (now, state) = (Instant::now(), self.state());
+        let (now, state) = (Instant::now(), self.state.lock());
         let left = |end: Instant| end.saturating_duration_since(now).as_secs_f64().ceil() as u64;
         let entries = state.stored.iter().filter(|(_, (end, _))| *end > now);
         entries.map(|(name, (end, bytes))| (name.clone(), left(*end), bytes.clone())).collect()
@@ -106,19 +103,19 @@ impl Redis for Fake {
 
     fn set(&self, name: &[u8], seconds: u64, bytes: &[u8]) {
         let end = Instant::now() + Duration::from_secs(seconds);
-        self.state().stored.insert(name.to_vec(), (end, bytes.to_vec()));
+        self.state.lock().stored.insert(name.to_vec(), (end, bytes.to_vec()));
     }
 
     fn remove_all(&self) {
-        self.state().stored.clear();
+        self.state.lock().stored.clear();
     }
 
     fn fill_memory(&self) {
-        self.state().full = true;
+        self.state.lock().full = true;
     }
 
     fn stop(&mut self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.stopped = true;
         state.stored.clear();
         for connection in state.connections.drain(..) {
@@ -127,16 +124,16 @@ impl Redis for Fake {
     }
 
     fn start_again(&mut self) {
-        self.state().stopped = false;
+        self.state.lock().stopped = false;
     }
 }
 
 fn converse(stream: TcpStream, state: &Mutex<State>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
-    let mut known = state.lock().unwrap().password.is_none();
+    let mut known = state.lock().password.is_none();
     while let Some(command) = command(&mut reader) {
-        let reply = reply(&command, &mut known, &mut state.lock().unwrap());
+        let reply = reply(&command, &mut known, &mut state.lock());
         if writer.write_all(&reply).is_err() {
             return;
         }

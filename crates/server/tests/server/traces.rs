@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use spirea_server::ServerConfig;
 use spirea_specimens::no_hook;
@@ -24,7 +25,7 @@ fn collector(status: u16) -> (SocketAddr, Taken) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            all.lock().unwrap().push(message(&mut stream));
+            all.lock().push(message(&mut stream));
             let reply = format!("HTTP/1.1 {status} x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
             // The sender may have gone.
             let _ = stream.write_all(reply.as_bytes());
@@ -54,7 +55,7 @@ fn serve(folder: &std::path::Path, collector: SocketAddr) -> Running {
 
 /// Returns all received spans.
 fn spans(taken: &Taken) -> Vec<Value> {
-    let taken = taken.lock().unwrap();
+    let taken = taken.lock();
     let of = |(head, body): &(String, Value)| {
         assert!(head.starts_with("post /v1/traces http/1.1") && head.contains("application/json"), "{head}");
         let resource = &body["resourceSpans"][0];

@@ -1,8 +1,9 @@
 //! The observable form of a response does not depend on the query.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
 use spirea_specimens::hooked::database;
@@ -33,7 +34,7 @@ fn every_key_and_index_present_or_not_gets_a_response_of_one_shape() {
         let log = Arc::clone(&responses);
         let proxy = Proxy::start(server.address, move |seen, _, response| {
             if seen.path().ends_with("/query") {
-                log.lock().unwrap().push(response.clone());
+                log.lock().push(response.clone());
             }
             response
         });
@@ -49,7 +50,7 @@ fn every_key_and_index_present_or_not_gets_a_response_of_one_shape() {
                 client.get_keys(&[&key]).unwrap();
             }
         }
-        let responses = responses.lock().unwrap();
+        let responses = responses.lock();
         assert!(responses.len() > 40);
         let shapes: BTreeSet<_> = responses.iter().map(|response| shape(response)).collect();
         assert_eq!(shapes.len(), 1, "{shapes:?}");

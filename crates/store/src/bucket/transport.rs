@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::stream::try_unfold;
@@ -15,6 +15,7 @@ use object_store::client::{
     HttpResponseBody, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use parking_lot::Mutex;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
@@ -71,11 +72,11 @@ pub(super) struct LastFault(Arc<Mutex<Option<Fault>>>);
 
 impl LastFault {
     pub(super) fn get(&self) -> Option<Fault> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     pub(super) fn set(&self, fault: Option<Fault>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+        *self.0.lock() = fault;
     }
 }
 

@@ -6,7 +6,7 @@ use spirea_backend::{ProtocolBackend, Residence};
 use spirea_protocols::Responder;
 
 use super::log::BASES;
-use super::{Content, Repository, VersionRecord, locked};
+use super::{Content, Repository, VersionRecord};
 use crate::build::{Shape, compact, values_with};
 use crate::changes::After;
 use crate::{Changes, Progress, Snapshot, StoreError};
@@ -69,7 +69,7 @@ impl Repository {
         kept: Option<Residence>,
         progress: &dyn Progress,
     ) -> Result<Applied, StoreError> {
-        let _writing = locked(&self.writing);
+        let _writing = self.writing.lock();
         let current = self.expect_current()?;
         if let After::Exactly(after) = changes.after()
             && *after != current.cursor

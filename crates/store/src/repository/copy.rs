@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use spirea_protocols::Version;
 use spirea_protocols::signature::{Pin, PublicKey};
 
+use super::Repository;
 use super::log::{self, BASES, DELTAS, StoredRecord, VersionRecord, snapshot_path};
-use super::{Repository, locked};
 use crate::error::IoContext;
 use crate::files::{sync_folder, write_synced};
 use crate::manifest::{FileEntry, MANIFEST_FILE, Manifest};
@@ -239,7 +239,7 @@ impl Repository {
     /// # Errors
     /// [`StoreError::Io`]; [`StoreError::Busy`] if another version has become current meanwhile.
     pub fn commit_copy(&self, record: VersionRecord) -> Result<(), StoreError> {
-        let _writing = locked(&self.writing);
+        let _writing = self.writing.lock();
         if self.current().is_some_and(|current| current.sequence >= record.sequence) {
             let detail = "another version has become current meanwhile".into();
             return Err(StoreError::Busy { path: self.folder().into(), detail });

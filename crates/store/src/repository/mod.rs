@@ -31,8 +31,9 @@ mod tests;
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use spirea_backend::{ProtocolBackend, Residence};
 use spirea_protocols::signature::{PrivateKey, Signature};
 use spirea_protocols::{Responder, Version, delta};
@@ -196,12 +197,12 @@ impl Repository {
 
     /// Returns the kept versions, newest first; a version restored by a rollback appears once.
     pub fn versions(&self) -> Vec<VersionRecord> {
-        locked(&self.records).clone()
+        self.records.lock().clone()
     }
 
     /// Returns the current version.
     pub fn current(&self) -> Option<VersionRecord> {
-        locked(&self.records).first().cloned()
+        self.records.lock().first().cloned()
     }
 
     /// Creates a folder to receive a snapshot, for [`Repository::take_base`].
@@ -254,7 +255,7 @@ impl Repository {
         if let Some(signature) = &signature {
             signature.verify(&snapshot.manifest().name, &snapshot.version(), &signature.key)?;
         }
-        let _writing = locked(&self.writing);
+        let _writing = self.writing.lock();
         let base = self.install(staging, &snapshot, BASES)?;
         if let Some(current) = self.current().filter(|current| is_of(current, &base, None)) {
             return Ok(current);
@@ -299,7 +300,7 @@ impl Repository {
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if the version is not kept.
     pub fn roll_back(&self, to: Option<Version>) -> Result<VersionRecord, StoreError> {
-        let _writing = locked(&self.writing);
+        let _writing = self.writing.lock();
         let records = self.versions();
         let mut abandoned = self.expect_current()?.abandoned;
         let wanted = match to {
@@ -344,7 +345,7 @@ impl Repository {
         progress: &dyn Progress,
     ) -> Result<VersionRecord, StoreError> {
         let busy = |detail: &str| StoreError::Busy { path: self.folder.clone(), detail: detail.into() };
-        let Ok(_compacting) = self.compacting.try_lock() else {
+        let Some(_compacting) = self.compacting.try_lock() else {
             return Err(busy("a compaction is going on; wait for it"));
         };
         let from = self.expect_current()?;
@@ -356,7 +357,7 @@ impl Repository {
         compact(&from.base, &compacted, staging.path(), backend, progress)?;
         let snapshot = Snapshot::open(staging.path())?;
 
-        let _writing = locked(&self.writing);
+        let _writing = self.writing.lock();
         let now = self.expect_current()?;
         let superseded = || busy("the version that was compacted is no longer current; compact again");
         if now.base.version() != from.base.version() {
@@ -463,7 +464,7 @@ impl Repository {
         let mut records = self.versions();
         records.retain(|other| other.version != record.version);
         records.insert(0, record);
-        *locked(&self.records) = records;
+        *self.records.lock() = records;
         // The version is current. Files that cannot be removed now are removed when the repository
         // is next opened.
         let _ = self.remove_unnamed();
@@ -481,7 +482,7 @@ impl Repository {
             bases.insert(record.base.version());
             bases.len() <= self.settings.bases.max(LEAST_KEPT)
         });
-        *locked(&self.records) = records.clone();
+        *self.records.lock() = records.clone();
         let named: HashSet<PathBuf> = records
             .iter()
             .flat_map(|record| {
@@ -529,10 +530,4 @@ impl Content {
 
 fn is_of(record: &VersionRecord, base: &Snapshot, delta: Option<&Snapshot>) -> bool {
     record.version == delta::version(base.version(), delta.map(Snapshot::version))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A poisoned lock is safe to use: each value is replaced in one step, so a panic leaves whole
-    // values.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

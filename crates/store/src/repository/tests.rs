@@ -346,7 +346,7 @@ fn changes_that_come_while_a_base_is_compacted_are_its_delta() {
     impl Progress for Meanwhile<'_> {
         fn update(&self, phase: crate::Phase, _: u64, _: u64) {
             if phase == crate::Phase::Test
-                && let Some(changes) = locked(&self.1).take()
+                && let Some(changes) = self.1.lock().take()
             {
                 self.0.apply(changes, backend(), &Silent).unwrap();
                 let busy = self.0.compact(backend(), &Silent);

@@ -1,9 +1,10 @@
 //! Outcome of a check, whether it returns an error or panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use spirea_console::output::explained;
 
@@ -53,7 +54,7 @@ impl Watch {
         let said = Arc::new(Mutex::new(None));
         let heard = Arc::clone(&said);
         std::panic::set_hook(Box::new(move |panic| {
-            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut heard = heard.lock();
             // The first panic is the cause.
             heard.get_or_insert_with(|| {
                 let message = panic.payload_as_str().unwrap_or("a panic without a message");
@@ -69,7 +70,7 @@ impl Watch {
         let started = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(check));
         let seconds = started.elapsed().as_secs_f64();
-        let panic = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let panic = self.said.lock().take();
         match result {
             Ok(Ok(detail)) => Outcome::Passed { seconds, detail },
             Ok(Err(error)) => Outcome::Failed { seconds, reason: explained(&error) },

@@ -1,11 +1,12 @@
 //! Clients send queries while versions are published continuously.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use spirea_client::Session;
 use spirea_protocols::Version;
 use spirea_wire::Code;
@@ -33,15 +34,15 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn edition(&self) -> Arc<Edition> {
-        Arc::clone(&self.edition.read().unwrap())
+        Arc::clone(&self.edition.read())
     }
 
     /// Downloads the newest version, once for all clients that ask.
     fn refresh(&self, http: &Http, known: &Version) {
-        let _turn = self.refreshing.lock().unwrap();
+        let _turn = self.refreshing.lock();
         if self.edition().description.version() == known {
             let newest = Arc::new(Edition::download(http, self.service, NAME));
-            *self.edition.write().unwrap() = newest;
+            *self.edition.write() = newest;
         }
     }
 }

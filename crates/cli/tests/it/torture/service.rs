@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use spirea_wire::Refusal;
 use ureq::Agent;
 use ureq::http::Response;
@@ -88,25 +88,25 @@ impl Service {
 
     /// Kills the server, no matter what it is doing.
     pub fn kill(&self) {
-        let mut process = self.process.lock().unwrap();
+        let mut process = self.process.lock();
         process.kill().unwrap();
         process.wait().unwrap();
     }
 
     pub fn id(&self) -> u32 {
-        self.process.lock().unwrap().id()
+        self.process.lock().id()
     }
 
     /// True while the process runs.
     pub fn runs(&self) -> bool {
-        self.process.lock().unwrap().try_wait().unwrap().is_none()
+        self.process.lock().try_wait().unwrap().is_none()
     }
 
     /// Exit code, if the process ends by itself within this time.
     pub fn ended(&self, patience: Duration) -> Option<i32> {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
-            if let Some(status) = self.process.lock().unwrap().try_wait().unwrap() {
+            if let Some(status) = self.process.lock().try_wait().unwrap() {
                 return status.code();
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -143,7 +143,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let process = self.process.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let process = self.process.get_mut();
         // The process may have been killed already.
         let _ = process.kill();
         let _ = process.wait();

@@ -81,17 +81,17 @@ fn the_making_of_keys_is_told_before_and_after() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     let keys_progress: Option<crate::Progress> =
-        Some(Box::new(move |done, total| tell.lock().unwrap().push((done, total))));
+        Some(Box::new(move |done, total| tell.lock().push((done, total))));
     let mut stage = Stage::new();
     let mut server = honest::Server::of("onion");
     let mut script = |_: usize, request: &Request| answered(&mut server, request);
     let policy = Policy { keys_progress, ..Policy::default() };
     let mut client = stage.play(connect(&stage, policy), &mut script).unwrap();
     let bytes = client.description().limits().base.keys_bytes as u64;
-    assert_eq!(*told.lock().unwrap(), [(0, bytes), (bytes, bytes)]);
+    assert_eq!(*told.lock(), [(0, bytes), (bytes, bytes)]);
     stage.play(client.look_up_indices(&[3]), &mut script).unwrap();
-    assert_eq!(told.lock().unwrap().len(), 2);
-    *stage.now.lock().unwrap() += crate::Keys::LONGEST_USE;
+    assert_eq!(told.lock().len(), 2);
+    *stage.now.lock() += crate::Keys::LONGEST_USE;
     stage.play(client.look_up_indices(&[3]), &mut script).unwrap();
-    assert_eq!(told.lock().unwrap().len(), 4);
+    assert_eq!(told.lock().len(), 4);
 }

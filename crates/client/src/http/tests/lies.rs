@@ -29,7 +29,7 @@ fn server(fates: &'static [(usize, Fate)]) -> (Server, Session) {
     let honest = Mutex::new(honest);
     let replaced = fates.iter().any(|(_, fate)| *fate == Fate::DamagedAndReplaced);
     let server = Server::reading(move |path, body, before| {
-        let mut honest = honest.lock().unwrap();
+        let mut honest = honest.lock();
         match path {
             "keys" => (200, KeysResponse { blake3: honest.register(body.to_vec()) }.encode()),
             "config" => (200, honest.config(NEW).encode()),
@@ -58,7 +58,7 @@ fn server(fates: &'static [(usize, Fate)]) -> (Server, Session) {
 type Seen<K> = (String, usize, Option<K>);
 
 fn seen(server: &Server, limits: &Limits) -> Vec<Seen<KeysHash>> {
-    let log = server.seen.lock().unwrap();
+    let log = server.seen.lock();
     let keys = |path: &str, body: &[u8]| match path {
         "keys" => Some(blake3::hash(&KeysRequest::decode(body.to_vec().into(), limits).unwrap().keys).into()),
         "query" => Request::decode(body.to_vec().into(), limits).unwrap().base.keys,

@@ -22,7 +22,7 @@ fn near_the_end(
     let session = honest.session();
     let honest = Mutex::new(honest);
     let server = Server::reading(move |path, body, before| {
-        let mut honest = honest.lock().unwrap();
+        let mut honest = honest.lock();
         match path {
             "keys" => refused(before)
                 .unwrap_or_else(|| (200, KeysResponse { blake3: honest.register(body.to_vec()) }.encode())),
@@ -58,7 +58,7 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
 
 /// Returns the keys that each request registers or names, with the request's path.
 fn keys_of(server: &Server, limits: &Limits) -> Vec<(String, KeysHash)> {
-    let log = server.seen.lock().unwrap();
+    let log = server.seen.lock();
     let of = |(path, body): &(String, Vec<u8>)| {
         let hash = match &path[..] {
             "keys" => blake3::hash(&KeysRequest::decode(body.clone().into(), limits).unwrap().keys).into(),

@@ -10,7 +10,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::launch::{Kernels, Operands};
 use super::shape::{MOST_QUERIES, Shape};
@@ -84,7 +86,7 @@ impl Pipeline {
         let main = plain.matrix.device().main();
         // The lock is held until the launch is queued, so that no other caller overwrites the
         // addresses.
-        let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut graphs = self.graphs.lock();
         let graph = match graphs.entry(count) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(self.record(plain, count)?),

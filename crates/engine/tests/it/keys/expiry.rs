@@ -1,8 +1,9 @@
 //! Keys that expire, and keys of a client that has too many.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use spirea_engine::keys::{ClientBudget, Departures};
 use spirea_engine::{KeyEvents, KeyOptions, KeyRegistry};
 use spirea_specimens::keyed::{PREPARED, keys};
@@ -20,7 +21,7 @@ fn set_clock(options: &KeyOptions) -> (Arc<Mutex<SystemTime>>, Fixture) {
 
 fn by_clock(options: &KeyOptions, time: &Arc<Mutex<SystemTime>>) -> Fixture {
     let time = Arc::clone(time);
-    let clock = Arc::new(move || *time.lock().unwrap());
+    let clock = Arc::new(move || *time.lock());
     Fixture::over(KeyRegistry::with_clock(options, clock).unwrap())
 }
 
@@ -30,11 +31,11 @@ fn keys_that_nobody_uses_expire_in_memory_and_on_disk() {
     let options = KeyOptions { expiry: 30 * DAY, ..both(folder.path()) };
     let (time, fixture) = set_clock(&options);
     let [used, unused] = [1, 2].map(|client| fixture.register(&keys(client)));
-    *time.lock().unwrap() += 29 * DAY;
+    *time.lock() += 29 * DAY;
     assert!(fixture.knows(used));
     fixture.engine.expire_keys();
     assert_eq!(fixture.usage(), [(2, 2 * PREPARED), (2, 2 * set_bytes())]);
-    *time.lock().unwrap() += DAY;
+    *time.lock() += DAY;
     // Expired keys answer no query, even before they are removed.
     assert!(!fixture.knows(unused) && fixture.knows(used));
     fixture.engine.expire_keys();
@@ -44,7 +45,7 @@ fn keys_that_nobody_uses_expire_in_memory_and_on_disk() {
     assert_eq!([memory, disk], [Departures { evicted: 0, expired: 1 }; 2]);
     // If keys are registered again, their expiry period begins again.
     assert_eq!(fixture.register(&keys(2)), unused);
-    *time.lock().unwrap() += 29 * DAY;
+    *time.lock() += 29 * DAY;
     assert!(fixture.knows(unused) && fixture.knows(used));
 }
 
@@ -55,23 +56,23 @@ fn keys_expire_by_their_last_use_also_after_a_restart() {
     let (time, fixture) = set_clock(&options);
     let [used, unused] = [1, 2].map(|client| fixture.register(&keys(client)));
     let written = || file_of(folder.path(), 1).unwrap().metadata().unwrap().modified().unwrap();
-    let registered = *time.lock().unwrap();
+    let registered = *time.lock();
     assert_eq!(written(), registered);
     // A file's time is written at most once an hour.
-    *time.lock().unwrap() += HOUR - Duration::from_secs(1);
+    *time.lock() += HOUR - Duration::from_secs(1);
     assert!(fixture.knows(used) && written() == registered);
-    *time.lock().unwrap() += 20 * DAY;
+    *time.lock() += 20 * DAY;
     assert!(fixture.knows(used));
     assert_eq!(written(), registered + 20 * DAY + HOUR - Duration::from_secs(1));
     drop(fixture);
 
-    *time.lock().unwrap() += 10 * DAY;
+    *time.lock() += 10 * DAY;
     let fixture = by_clock(&options, &time);
     assert_eq!((fixture.usage()[1].0, files(folder.path())), (1, 1));
     assert!(!fixture.knows(unused) && fixture.knows(used));
     // After the clock is set back, no keys count as expired.
     drop(fixture);
-    *time.lock().unwrap() -= 1000 * DAY;
+    *time.lock() -= 1000 * DAY;
     assert!(by_clock(&options, &time).knows(used));
 }
 

@@ -1,10 +1,11 @@
 //! Keys that are prepared and used by several requests at once.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spirea_engine::{ComputeTurn, Engine, EngineError, KeyRegistry, Reservation};
 use spirea_protocols::KeysHash;
 use spirea_specimens::keyed::{PREPARED, keys, queries};
@@ -23,11 +24,11 @@ struct Counted {
 impl Reservation for Counted {
     fn compute_turn(&self) -> ComputeTurn<'_> {
         self.taken.fetch_add(1, Ordering::SeqCst);
-        self.turn.lock().unwrap()
+        self.turn.lock()
     }
 
     fn has_room_for_keys(&self) -> bool {
-        assert!(self.turn.try_lock().is_err(), "asked by who has the turn");
+        assert!(self.turn.try_lock().is_none(), "asked by who has the turn");
         self.room.load(Ordering::SeqCst)
     }
 }

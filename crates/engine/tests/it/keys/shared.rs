@@ -1,9 +1,10 @@
 //! Keys that several servers share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spirea_engine::keys::SharedKeys;
 use spirea_engine::{KeyEvents, KeyOptions, KeyRegistry};
 use spirea_protocols::KeysHash;
@@ -21,13 +22,13 @@ struct Store {
 
 impl SharedKeys for Store {
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>> {
-        self.limits.lock().unwrap().push(most);
-        self.entries.lock().unwrap().get(name).cloned()
+        self.limits.lock().push(most);
+        self.entries.lock().get(name).cloned()
     }
 
     fn store(&self, name: &[u8; 32], bytes: &[u8], expiry: Duration) {
-        self.expiries.lock().unwrap().push(expiry);
-        self.entries.lock().unwrap().insert(*name, bytes.to_vec());
+        self.expiries.lock().push(expiry);
+        self.entries.lock().insert(*name, bytes.to_vec());
     }
 }
 
@@ -40,10 +41,10 @@ fn keys_that_one_server_registered_answer_on_another() {
     let (store, options) = (Store::default(), KeyOptions::default());
     let [one, other] = [(); 2].map(|()| server(&options, &store));
     let hash = one.register(&keys(1));
-    assert_eq!(*store.expiries.lock().unwrap(), [options.expiry]);
+    assert_eq!(*store.expiries.lock(), [options.expiry]);
     // The keys are fetched once from the shared store, and then found in memory.
     assert_eq!([other.ask(hash).unwrap(), other.ask(hash).unwrap()], [1, 1]);
-    assert_eq!(*store.limits.lock().unwrap(), [set_bytes() as usize]);
+    assert_eq!(*store.limits.lock(), [set_bytes() as usize]);
     assert!(!other.knows(KeysHash::new([7; 32])));
     let events = KeyEvents { from_shared: 1, from_memory: 1, unknown: 1, ..KeyEvents::default() };
     assert_eq!(other.engine.key_events(), events);
@@ -59,14 +60,14 @@ fn shared_keys_are_written_to_the_folder() {
     assert!(other.knows(hash) && other.knows(hash));
     let events = KeyEvents { from_shared: 1, from_disk: 1, ..KeyEvents::default() };
     assert_eq!((other.engine.key_events(), files(folder.path())), (events, 1));
-    assert_eq!(store.limits.lock().unwrap().len(), 1);
+    assert_eq!(store.limits.lock().len(), 1);
 }
 
 #[test]
 fn damaged_shared_keys_are_unknown() {
     let (store, options) = (Store::default(), KeyOptions::default());
     let hash = server(&options, &store).register(&keys(1));
-    store.entries.lock().unwrap().values_mut().for_each(|bytes| bytes[77] ^= 1);
+    store.entries.lock().values_mut().for_each(|bytes| bytes[77] ^= 1);
     let other = server(&options, &store);
     assert!(!other.knows(hash));
     assert_eq!((other.usage()[0], other.seen.prepared()), ((0, 0), 0));

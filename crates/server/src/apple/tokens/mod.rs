@@ -7,12 +7,13 @@ mod spent;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
+use parking_lot::RwLock;
 use prometheus::IntCounterVec;
 use spirea_apple::privacy_pass::{Token, TokenError, TokenKey};
 
@@ -176,12 +177,12 @@ impl PrivateTokens {
     /// spent tokens changes.
     pub fn reload(&self) -> Result<(), PrivateTokensError> {
         let content = Content::read(&self.path, Some(&self.content()), &self.outcomes)?;
-        *self.content.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(content);
+        *self.content.write() = Arc::new(content);
         Ok(())
     }
 
     fn content(&self) -> Arc<Content> {
-        Arc::clone(&self.content.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.content.read())
     }
 
     /// Returns the issuer, if the file has private keys.

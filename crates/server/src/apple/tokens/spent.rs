@@ -3,7 +3,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// First bytes of a file of spent tokens.
 const MAGIC: [u8; TAG_BYTES] = *b"spirea spent v1\n";
@@ -80,14 +81,14 @@ impl Spent {
 
     /// Returns true if the token with this nonce is spent.
     pub fn contains(&self, nonce: &[u8; 32]) -> bool {
-        self.locked().tags.contains(&tag(nonce))
+        self.state.lock().tags.contains(&tag(nonce))
     }
 
     /// Spends the token with this nonce, if fewer than `most` are spent. An error leaves it
     /// unspent.
     pub fn spend(&self, nonce: &[u8; 32], most: usize) -> Result<(), SpendError> {
         let tag = tag(nonce);
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if state.tags.contains(&tag) {
             return Err(SpendError::Twice);
         }
@@ -108,18 +109,13 @@ impl Spent {
 
     /// Makes sure that all spent tokens survive a loss of power.
     pub fn sync(&self) -> io::Result<()> {
-        let file = self.locked().file.try_clone()?;
+        let file = self.state.lock().file.try_clone()?;
         file.sync_data()
     }
 
     /// Returns the number of spent tokens.
     pub fn len(&self) -> usize {
-        self.locked().tags.len()
-    }
-
-    // No code under this lock panics.
-    fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().tags.len()
     }
 }
 
