@@ -3,7 +3,6 @@
 //!
 //! `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-conformance client_vectors` rewrites the vectors.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,13 +97,6 @@ fn parameters(name: &str) -> ProtocolParams {
     ProtocolParams::from_json(params.to_string().as_bytes()).unwrap()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
-}
-
 fn vector(name: &str, index: u64) -> String {
     let params = parameters(name);
     let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Random(CONTENT_SEED));
@@ -115,7 +107,8 @@ fn vector(name: &str, index: u64) -> String {
     assert_eq!(record, setup.records[index as usize]);
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
     let hashes = |queries: &[Vec<u8>]| json!(queries.iter().map(|query| hash(query)).collect::<Vec<_>>());
-    let hexes = |answers: &[Vec<u8>]| json!(answers.iter().map(|answer| hex(answer)).collect::<Vec<_>>());
+    let hexes =
+        |answers: &[Vec<u8>]| json!(answers.iter().map(|answer| hex::encode(answer)).collect::<Vec<_>>());
     let mut members = vec![
         ("params", serde_json::from_slice(&params.to_json()).unwrap()),
         ("content", json!(CONTENT_SEED)),
@@ -125,11 +118,11 @@ fn vector(name: &str, index: u64) -> String {
         ("hint_blake3", json!(hash(&setup.hint))),
         ("keys_blake3", json!(setup.client.keys().map(|keys| hash(keys.bytes())))),
         ("queries_blake3", hashes(&queries)),
-        ("record", json!(hex(&record))),
+        ("record", json!(hex::encode(&record))),
         ("answers", hexes(&answers)),
     ];
     if params.key_delivery() == Some(KeyDelivery::PerQuery) {
-        members.push(("hint", json!(hex(&setup.hint))));
+        members.push(("hint", json!(hex::encode(&setup.hint))));
     }
     if params.bins() > 1 {
         // Two of these records lie in one bin.

@@ -8,7 +8,6 @@ mod ring;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// Name of an example with its lines.
@@ -24,13 +23,6 @@ const COUNTED: [u8; 32] = {
     }
     bytes
 };
-
-fn hex(bytes: impl AsRef<[u8]>) -> String {
-    bytes.as_ref().iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
-}
 
 fn words(words: &[u32]) -> String {
     words.iter().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(" ")

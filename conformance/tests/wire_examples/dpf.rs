@@ -4,7 +4,7 @@ use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::ProtocolParams;
 
-use super::{Example, hex, listed};
+use super::{Example, listed};
 
 /// Returns the examples by name.
 pub fn examples() -> Vec<Example> {
@@ -16,10 +16,13 @@ fn functions() -> Vec<String> {
     fn blocks<P: Prf>(name: &str, prf: P, seed: [u8; 16]) -> String {
         let mut blocks = [[0; 2]];
         prf.blocks(&[u128::from_le_bytes(seed)], &mut blocks);
-        format!("{name}, blocks 0 and 1: {}", blocks[0].map(|block| hex(block.to_le_bytes())).join(" "))
+        format!(
+            "{name}, blocks 0 and 1: {}",
+            blocks[0].map(|block| hex::encode(block.to_le_bytes())).join(" ")
+        )
     }
     vec![
-        format!("seed: {}", hex(seed)),
+        format!("seed: {}", hex::encode(seed)),
         blocks("aes-128", prf::Aes128, seed),
         blocks("chacha20", prf::ChaCha20::default(), seed),
     ]
@@ -29,8 +32,8 @@ fn dpf_key() -> Vec<String> {
     let domain = Domain::new(1027, OutputKind::Bit).unwrap();
     let mut rng = SecretRng::deterministic_for_tests(0);
     let keys = generate(prf::Aes128, domain, 1025, Bit(true), &mut rng).unwrap().map(|key| key.to_bytes());
-    let root = |party: usize| format!("root {party}: {}", hex(&keys[party][1..17]));
-    let key = |party: usize| format!("key {party}: {}", hex(&keys[party]));
+    let root = |party: usize| format!("root {party}: {}", hex::encode(&keys[party][1..17]));
+    let key = |party: usize| format!("key {party}: {}", hex::encode(&keys[party]));
     vec!["prf, rows, row, shares: aes-128, 1027, 1025, bit".into(), root(0), root(1), key(0), key(1)]
 }
 

@@ -4,7 +4,7 @@ use spirea_lattice::{LweSet, PublicMatrix};
 use spirea_math::Modulus;
 use spirea_math::random::{Seed, public_residues, public_row};
 
-use super::{COUNTED, Example, hex, listed, words};
+use super::{COUNTED, Example, listed, words};
 
 /// Returns the examples by name.
 pub fn examples() -> Vec<Example> {
@@ -65,7 +65,7 @@ fn matrix() -> Vec<String> {
 /// Computes the roundings by definition, since the implementation's rounding is not public. The
 /// committed vectors test the implementation.
 fn rounding() -> Vec<String> {
-    let round = |word: u32| hex(((word.wrapping_add(1 << 15) >> 16) as u16).to_le_bytes());
+    let round = |word: u32| hex::encode(((word.wrapping_add(1 << 15) >> 16) as u16).to_le_bytes());
     let byte = |phase: u32| phase.wrapping_add(1 << 23) >> 24;
     let words = [0x7fff, 0x8000, 0xffff_8000].map(|word| format!("{word:08x}: {}", round(word)));
     let bytes = [0x2a7f_ffff, 0x2a80_0000, 0xff80_0000]
@@ -82,7 +82,7 @@ fn rounded_hint() -> Vec<String> {
     let byte = |i: usize| (0..8).fold(0, |byte, j| byte | (bit(8 * i + j) as u8) << j);
     vec![
         format!("b = {BITS}: {}", words(&entries)),
-        format!("bytes: {}", hex((0..BITS).map(byte).collect::<Vec<_>>())),
+        format!("bytes: {}", hex::encode((0..BITS).map(byte).collect::<Vec<_>>())),
         format!("words for the client: {}", words(&rounded.map(|number| number << (32 - BITS)))),
     ]
 }
@@ -102,7 +102,7 @@ fn rounded_bodies() -> Vec<String> {
         format!("d = {DROPPED}: {}", words(&bodies)),
         format!("with bits 0: {}", words(&round(0))),
         format!("with bits 1: {}", words(&round(1))),
-        format!("bytes of those with bits 0: {}", hex((0..kept).map(byte).collect::<Vec<_>>())),
+        format!("bytes of those with bits 0: {}", hex::encode((0..kept).map(byte).collect::<Vec<_>>())),
     ]
 }
 

@@ -7,7 +7,7 @@ use spirea_protocols::table::Table;
 use spirea_protocols::{KeysHash, Version, delta};
 use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
 
-use super::{Example, hex};
+use super::Example;
 
 /// Returns the examples by name. The examples about parameters are computed for the documented
 /// `parameters`.
@@ -27,7 +27,7 @@ fn lengths() -> Vec<String> {
     // A value is preceded by its length.
     let length = |value: usize| {
         let payload = Table::index_payload(&vec![0; value]);
-        hex(&payload[..payload.len() - value])
+        hex::encode(&payload[..payload.len() - value])
     };
     [0, 127, 128, 300, 1 << 20].map(|value| format!("{value}: {}", length(value))).into()
 }
@@ -36,7 +36,7 @@ fn keys_request() -> Vec<String> {
     let keys = Bytes::from_static(&[0xaa, 0xbb, 0xcc]);
     let message = KeysRequest { version: Version::new([0x11; 32]), part: Part::Delta, keys }.encode();
     let said = ["version: 32 bytes 11", "keys: aabbcc", "delta: true"].map(String::from);
-    [&said[..], &[format!("message: {}", hex(message))]].concat()
+    [&said[..], &[format!("message: {}", hex::encode(message))]].concat()
 }
 
 fn query_request() -> Vec<String> {
@@ -53,9 +53,9 @@ fn query_request() -> Vec<String> {
         "keys: 32 bytes 22".into(),
         "delta queries: 05 and 06".into(),
         "delta keys: 32 bytes 22".into(),
-        format!("message: {}", hex(&message)),
+        format!("message: {}", hex::encode(&message)),
         "sent keys: aabbcc".into(),
-        format!("with the keys: the same bytes, then {}", hex(&sent[message.len()..])),
+        format!("with the keys: the same bytes, then {}", hex::encode(&sent[message.len()..])),
     ]
 }
 
@@ -73,7 +73,7 @@ fn error() -> Vec<String> {
         "remedy: r".into(),
         "accepted: false".into(),
         "current version: 32 bytes 33".into(),
-        format!("bytes: {}", hex(refusal.encode())),
+        format!("bytes: {}", hex::encode(refusal.encode())),
     ]
 }
 
@@ -119,7 +119,7 @@ fn signature() -> Vec<String> {
         format!("created: {created}"),
         "version: 32 bytes 11".into(),
         format!("sequence: {sequence}"),
-        format!("statement: {}", hex(statement)),
+        format!("statement: {}", hex::encode(statement)),
         format!("key: {}", json["key"].as_str().unwrap()),
         format!("ed25519: {}", json["ed25519"].as_str().unwrap()),
     ]

@@ -8,7 +8,7 @@ use spirea_protocols::Sizes;
 use spirea_protocols::grid::Spread;
 use spirea_protocols::registry::ProtocolParams;
 
-use super::{COUNTED, Example, hex, listed, words};
+use super::{COUNTED, Example, listed, words};
 
 /// Returns the examples by name.
 pub fn examples() -> Vec<Example> {
@@ -182,7 +182,7 @@ fn rotations() -> Vec<String> {
 fn one_shot(form: Option<&str>) -> Vec<String> {
     let grid = serde_json::json!({ "records": 1000, "record_bytes": 64, "unit_rows": 16384, "groups": 1, "columns": 256 });
     let mut params = serde_json::json!({
-        "protocol": "exppack-simple", "set": "module-1280", "ring": "fast", "seed": hex(COUNTED), "dropped_bits": 5,
+        "protocol": "exppack-simple", "set": "module-1280", "ring": "fast", "seed": hex::encode(COUNTED), "dropped_bits": 5,
         "keys": "per-query", "grid": grid
     });
     let (mut chunks, mut ciphertexts) = (SentChunks::Expanded(Expansion::partial(4, 5)), 1);
@@ -222,7 +222,7 @@ fn response() -> Vec<String> {
     let packed = (0..).zip(&numbers).fold(0, |packed, (i, number)| packed | number << (5 * i));
     vec![
         format!("numbers of 5 bits: {}", listed(&numbers)),
-        format!("bytes: {}", hex(&packed.to_le_bytes()[..5])),
+        format!("bytes: {}", hex::encode(&packed.to_le_bytes()[..5])),
     ]
 }
 

@@ -10,7 +10,7 @@ use spirea_protocols::rows::push_row;
 use spirea_protocols::table::{KeyStep, Table, TableKind, join_fields};
 use spirea_protocols::{PlaceSalt, Salt};
 
-use super::{COUNTED, Example, hex};
+use super::{COUNTED, Example};
 
 /// Returns the examples by name.
 pub fn examples() -> Vec<Example> {
@@ -44,8 +44,8 @@ fn record() -> Vec<String> {
     vec![
         "salt: 00..1f".into(),
         "payload bytes: 8".into(),
-        format!("payload: {}", hex(&payload)),
-        format!("record 3: {}", hex(table(10, 8, None).seal(3, &payload))),
+        format!("payload: {}", hex::encode(&payload)),
+        format!("record 3: {}", hex::encode(table(10, 8, None).seal(3, &payload))),
     ]
 }
 
@@ -56,27 +56,27 @@ fn proof() -> Vec<String> {
     let tree = table.prove(leaves).unwrap();
     let proof = |i: usize| {
         let record = table.seal_proven(i as u64, &payloads[i], &tree);
-        hex(&record[4..20])
+        hex::encode(&record[4..20])
     };
     let record = table.seal_proven(1, &payloads[1], &tree);
     let proofs = table.proofs.as_ref().unwrap();
-    let roots: Vec<_> = proofs.roots.iter().map(hex).collect();
+    let roots: Vec<_> = proofs.roots.iter().map(hex::encode).collect();
     let text = serde_json::to_value(proofs).unwrap()["roots"].as_str().unwrap().to_owned();
     vec![
         "salt: 00..1f".into(),
         "salt of the proofs: 32 bytes 55".into(),
-        format!("payloads of records 0 to 2: {}", payloads.map(hex).join(", ")),
+        format!("payloads of records 0 to 2: {}", payloads.map(hex::encode).join(", ")),
         "levels: 1".into(),
         format!("roots: {text}, which is {}", roots.join(", ")),
         format!("proof of record 1: {}", proof(1)),
-        format!("record 1: {}", hex(record)),
+        format!("record 1: {}", hex::encode(record)),
         format!("proof of record 2: {}", proof(2)),
     ]
 }
 
 fn fields() -> Vec<String> {
     let value = join_fields(&[b"alpha", &[0; 80]]);
-    vec!["fields: alpha and 80 zero bytes".into(), format!("value: {}", hex(value))]
+    vec!["fields: alpha and 80 zero bytes".into(), format!("value: {}", hex::encode(value))]
 }
 
 fn keys() -> Vec<String> {
@@ -85,7 +85,7 @@ fn keys() -> Vec<String> {
         let place = EntryPlace::new(&PlaceSalt::new([0x44; 32]), &tag);
         // The upper 40 bits of a place are its bucket among 2^40.
         let (upper, record) = (place.part(1 << 40), place.part(1000));
-        format!("{key}: tag {}, place {upper:010x}..., record {record}", hex(tag))
+        format!("{key}: tag {}, place {upper:010x}..., record {record}", hex::encode(tag))
     };
     vec!["salt: 00..1f".into(), "places: 32 bytes 44".into(), "records: 1000".into(), of("alpha"), of("beta")]
 }
@@ -94,8 +94,11 @@ fn bucket() -> Vec<String> {
     let mut bucket = Bucket::default();
     bucket.push(&[0xaa; 12], &[1, 2]);
     bucket.push(&[0xbb; 12], &[]);
-    let (a, b) = (hex([0xaa; 12]), hex([0xbb; 12]));
-    vec![format!("entries: {a} with 0102, {b} with nothing"), format!("payload: {}", hex(bucket.payload()))]
+    let (a, b) = (hex::encode([0xaa; 12]), hex::encode([0xbb; 12]));
+    vec![
+        format!("entries: {a} with 0102, {b} with nothing"),
+        format!("payload: {}", hex::encode(bucket.payload())),
+    ]
 }
 
 fn widths() -> Vec<String> {
@@ -117,7 +120,7 @@ fn widths() -> Vec<String> {
         let record = of_rows.of_row(row);
         format!("row {row} of 25: record {record}, number {}", row - of_rows.rows(record).start)
     };
-    let said = format!("widths: {}, which is {}", text.trim_matches('"'), hex(WIDTHS));
+    let said = format!("widths: {}, which is {}", text.trim_matches('"'), hex::encode(WIDTHS));
     [
         vec!["salt: 00..1f".into(), "places: 32 bytes 44".into(), said, key("alpha"), key("beta")],
         [0, 9, 10, 24].map(row).into(),
@@ -166,8 +169,8 @@ fn key_forms() -> Vec<String> {
         let names = steps.iter().map(|step| serde_json::to_value(step).unwrap().as_str().unwrap().to_owned());
         let names = names.collect::<Vec<_>>().join(", ");
         match normalised(&form(steps.to_vec(), None).unwrap(), key.as_bytes()) {
-            Ok(in_form) => format!("{names}: {} is {}", hex(key), hex(&in_form[..])),
-            Err(_) => format!("{names}: {} has no form", hex(key)),
+            Ok(in_form) => format!("{names}: {} is {}", hex::encode(key), hex::encode(&in_form[..])),
+            Err(_) => format!("{names}: {} has no form", hex::encode(key)),
         }
     };
     vec![
@@ -184,14 +187,17 @@ fn rows() -> Vec<String> {
     let mut payload = Vec::new();
     let values = [Some(&b"first"[..]), None, Some(b""), Some(&[1, 2])];
     values.into_iter().for_each(|value| push_row(&mut payload, value));
-    vec!["rows: first, a deleted one, an empty one, 0102".into(), format!("payload: {}", hex(payload))]
+    vec![
+        "rows: first, a deleted one, an empty one, 0102".into(),
+        format!("payload: {}", hex::encode(payload)),
+    ]
 }
 
 fn changes() -> Vec<String> {
     vec![
-        format!("key of row 258: {}", hex(delta::index_key(258))),
-        format!("put of first: {}", hex(Change::Put(b"first").to_bytes())),
-        format!("delete: {}", hex(Change::Delete.to_bytes())),
+        format!("key of row 258: {}", hex::encode(delta::index_key(258))),
+        format!("put of first: {}", hex::encode(Change::Put(b"first").to_bytes())),
+        format!("delete: {}", hex::encode(Change::Delete.to_bytes())),
     ]
 }
 

@@ -88,8 +88,7 @@ impl DomainKeys {
 fn dummy(rng: &mut SecretRng) -> Zeroizing<Vec<u8>> {
     let mut bytes = [0; DUMMY_BYTES];
     rng.fill(&mut bytes);
-    let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    Zeroizing::new(format!("{digits}.invalid").into_bytes())
+    Zeroizing::new(format!("{}.invalid", hex::encode(bytes)).into_bytes())
 }
 
 #[cfg(test)]

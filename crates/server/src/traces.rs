@@ -188,12 +188,11 @@ impl Span {
     }
 
     fn to_json(&self) -> Value {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let at =
             |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string();
         let mut span = json!({
-            "traceId": hex(&self.context.trace),
-            "spanId": hex(&self.context.span),
+            "traceId": hex::encode(self.context.trace),
+            "spanId": hex::encode(self.context.span),
             "name": self.name,
             "kind": self.kind,
             "startTimeUnixNano": at(self.began),
@@ -204,7 +203,7 @@ impl Span {
             span["status"] = json!({ "code": ERROR });
         }
         if let Some(parent) = &self.parent {
-            span["parentSpanId"] = json!(hex(parent));
+            span["parentSpanId"] = json!(hex::encode(parent));
         }
         span
     }

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, SecondsFormat, Utc};
+
 use crate::StoreError;
 
 /// Returns the current time, or `SOURCE_DATE_EPOCH` for reproducible builds.
@@ -33,19 +35,9 @@ pub(crate) fn unix_seconds() -> u64 {
 const LAST_SECOND: u64 = 253_402_300_799;
 
 fn rfc3339(seconds: u64) -> String {
-    let (days, second) = (seconds / 86400, seconds % 86400);
-    // In years that begin in March, the leap day comes last; eras of 400 years repeat exactly.
-    // There are 719,468 days between 0000-03-01 and 1970-01-01.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    let time = DateTime::from_timestamp(seconds, 0).unwrap_or(DateTime::<Utc>::MAX_UTC);
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// True if the text has the form that [`created`] writes.

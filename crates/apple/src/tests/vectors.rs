@@ -1,6 +1,5 @@
 //! Recorded look-ups of Apple's own client and server: `conformance/vectors/apple/README.md`.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,13 +99,6 @@ impl Recording {
     }
 }
 
-fn hex(bytes: impl AsRef<[u8]>) -> String {
-    bytes.as_ref().iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
-}
-
 /// Returns a processed database in Apple's file format.
 fn processed(shape: &Shape, tables: &Tables) -> Vec<u8> {
     let count = shape.tables() * shape.chunks() * shape.plaintexts();
@@ -136,10 +128,13 @@ fn processed(shape: &Shape, tables: &Tables) -> Vec<u8> {
 fn configurations_are_the_recorded_bytes() {
     for recording in Recording::all() {
         let use_case = recording.use_case(NaiveBackend);
-        assert_eq!(hex(use_case.key_config().message().encode_to_vec()), recording.text("key_config"));
-        assert_eq!(hex(use_case.key_config().hash()), recording.text("key_config_hash"));
-        assert_eq!(hex(use_case.config().encode_to_vec()), recording.text("config"));
-        assert_eq!(hex(use_case.config_id()), recording.text("config_id"));
+        assert_eq!(
+            hex::encode(use_case.key_config().message().encode_to_vec()),
+            recording.text("key_config")
+        );
+        assert_eq!(hex::encode(use_case.key_config().hash()), recording.text("key_config_hash"));
+        assert_eq!(hex::encode(use_case.config().encode_to_vec()), recording.text("config"));
+        assert_eq!(hex::encode(use_case.config_id()), recording.text("config_id"));
     }
 }
 
@@ -157,7 +152,7 @@ fn shapes_and_processed_databases_are_the_recorded_ones() {
             assert!(dimensions.eq(shape.dimensions().iter().copied()), "{name}");
             assert_eq!(
                 shard["processed_database_sha256"],
-                hex(Sha256::digest(processed(shape, &tables))),
+                hex::encode(Sha256::digest(processed(shape, &tables))),
                 "{name}"
             );
         }
@@ -212,12 +207,16 @@ fn check_responses<B: ResidueBackend>(backend: impl Fn() -> B) {
             let usecase = "net.example.lookup.block".to_owned();
             let requests = vec![Request { usecase, pir_request: Some(request.clone()) }];
             let body = Requests { requests }.encode_to_vec();
-            assert_eq!(query["requests_message_sha256"], hex(Sha256::digest(&body)), "{name}: {keyword}");
+            assert_eq!(
+                query["requests_message_sha256"],
+                hex::encode(Sha256::digest(&body)),
+                "{name}: {keyword}"
+            );
 
             let response = use_case.answer(&request, Some(&key)).unwrap();
             let recorded = recording.bytes(&format!("response_{i}.bin"));
             assert!(response.encode_to_vec() == recorded[..], "{name}: another response for {keyword}");
-            let value = client.value(shape, keyword.as_bytes(), &response).map(hex);
+            let value = client.value(shape, keyword.as_bytes(), &response).map(hex::encode);
             assert_eq!(query["value_hex"].as_str(), value.as_deref(), "{name}: {keyword}");
         }
     }

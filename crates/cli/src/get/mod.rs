@@ -277,19 +277,12 @@ impl Options {
     fn bytes_of(&self, key: &str) -> anyhow::Result<Vec<u8>> {
         match (self.hex, self.base64) {
             (true, _) => {
-                from_hex(key).with_context(|| format!("{key:?} is no hexadecimal: give two digits a byte"))
+                hex::decode(key).with_context(|| format!("{key:?} is no hexadecimal: give two digits a byte"))
             }
             (_, true) => BASE64.decode(key).with_context(|| format!("{key:?} is no base64 with padding")),
             _ => Ok(key.as_bytes().to_vec()),
         }
     }
-}
-
-/// Decodes hexadecimal digits, two for each byte.
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| Some(char::from(byte).to_digit(16)? as u8);
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
 fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {

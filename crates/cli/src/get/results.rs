@@ -111,8 +111,7 @@ fn field_json(kind: Option<FieldType>, bytes: &[u8]) -> Box<RawValue> {
     let text = match str::from_utf8(bytes) {
         Ok(text) if kind != Some(FieldType::Bytes) => text,
         _ => {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            return json(Object(vec![("hex".into(), json(digits))]));
+            return json(Object(vec![("hex".into(), json(hex::encode(bytes)))]));
         }
     };
     // Each object takes one line; line ends within JSON are white space.

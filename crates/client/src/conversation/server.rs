@@ -358,7 +358,7 @@ fn request_id() -> Result<String, NoEntropy> {
     let mut bits = [0; 16];
     SecretRng::from_os()?.fill(&mut bits);
     declassify_bytes(&mut bits, "the name of a request travels with it");
-    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(bits))
 }
 
 /// Returns true if the address failed, so that another address may succeed.

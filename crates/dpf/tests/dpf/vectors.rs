@@ -6,13 +6,8 @@ use spirea_dpf::prf::PrfVisitor;
 use spirea_dpf::*;
 use spirea_math::random::SecretRng;
 
-fn bytes(hex: &str) -> Vec<u8> {
-    let byte = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
-    (0..hex.len() / 2).map(byte).collect()
-}
-
 fn block(hex: &str) -> Block {
-    Block::from_le_bytes(bytes(hex).try_into().unwrap())
+    Block::from_le_bytes(hex::decode(hex).unwrap().try_into().unwrap())
 }
 
 #[derive(Deserialize)]
@@ -110,7 +105,7 @@ written!(u32, u64, u128);
 impl KeyVector {
     fn check<P: Prf, O: Written>(&self, prf: P) {
         let domain = Domain::new(self.points.parse().unwrap(), O::KIND).unwrap();
-        let written = self.keys.each_ref().map(|hex| bytes(hex));
+        let written = self.keys.each_ref().map(|hex| hex::decode(hex).unwrap());
         let keys = written.each_ref().map(|bytes| Key::from_bytes(domain, bytes).unwrap());
         for (party, key) in Party::BOTH.into_iter().zip(&keys) {
             assert_eq!(key.party(), party);

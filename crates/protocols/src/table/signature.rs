@@ -194,22 +194,15 @@ mod ed25519_hex {
     use super::ED25519_BYTES;
 
     pub fn serialize<S: Serializer>(bytes: &[u8; ED25519_BYTES], serializer: S) -> Result<S::Ok, S::Error> {
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        serializer.serialize_str(&text)
+        serializer.serialize_str(&hex::encode(bytes))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; ED25519_BYTES], D::Error> {
         let text = String::deserialize(deserializer)?;
-        let digit = |digit: u8| char::from(digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
         let mut bytes = [0; ED25519_BYTES];
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let wrong = || D::Error::custom("expected 128 lower-case hexadecimal digits");
-        if pairs.len() != ED25519_BYTES || !rest.is_empty() {
-            return Err(wrong());
-        }
-        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
-            let (high, low) = digit(high).zip(digit(low)).ok_or_else(wrong)?;
-            *byte = (16 * high + low) as u8;
+        let read = hex::decode_to_slice(&text, &mut bytes);
+        if read.is_err() || hex::encode(bytes) != text {
+            return Err(D::Error::custom("expected 128 lower-case hexadecimal digits"));
         }
         Ok(bytes)
     }
@@ -262,7 +255,7 @@ mod tests {
     fn signatures_of_other_lengths_or_digits_are_refused() {
         let signature = Signature::new(&key(1), "domains", &TWO, 5, CREATED);
         let json = String::from_utf8(signature.to_json()).unwrap();
-        let hex: String = signature.ed25519.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(signature.ed25519);
         assert!(json.contains(&hex));
         let read = |other: &str| Signature::from_json(json.replace(&hex, other).as_bytes());
         assert!(read(&hex).is_ok());

@@ -100,7 +100,7 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
     }
 
     fn file_path(&self, snapshot: &Version, file: &str) -> String {
-        format!("snapshots/{snapshot}/{file}?follower={}", hexadecimal(&self.look.follower))
+        format!("snapshots/{snapshot}/{file}?follower={}", hex::encode(self.look.follower))
     }
 
     /// Reads a body of at most `most` bytes.
@@ -122,10 +122,6 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
     type Error = FollowError;
 
@@ -133,7 +129,7 @@ impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
         let most = MAX_RECORD_BYTES as u64;
         let Look { follower, has } = &self.look;
         let has = has.map(|has| format!("&has={has}")).unwrap_or_default();
-        let path = format!("record?follower={}{has}", hexadecimal(follower));
+        let path = format!("record?follower={}{has}", hex::encode(follower));
         let response = self.get(&path, most, None)?;
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);

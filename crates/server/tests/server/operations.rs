@@ -41,7 +41,7 @@ impl<'a> MakeWriter<'a> for Log {
 
 /// True if `text` contains the bytes of `secret`: raw, in hexadecimal, or as a list of numbers.
 fn leaks(text: &str, secret: &[u8]) -> bool {
-    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(secret);
     let list = secret.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
     let lossy = String::from_utf8_lossy(secret);
     [&*lossy, &*hex, &*list].iter().any(|form| text.contains(form))
