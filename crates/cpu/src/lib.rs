@@ -20,6 +20,7 @@ mod memory;
 mod module;
 mod parallel;
 mod prefetch;
+pub mod priority;
 pub mod rates;
 mod ring;
 
@@ -27,8 +28,10 @@ mod ring;
 #[path = "../tests/it/common/oracle.rs"]
 mod oracle;
 
+use std::sync::OnceLock;
+
 use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use spirea_backend::{
     Backend, BackendError, BackendId, FileRows, PanelLayout, RING_DEGREE, RingMatrix, check_answers,
 };
@@ -61,6 +64,8 @@ pub struct CpuBackend {
     schedule: Schedule,
     memory: WorkingMemory,
     pool: ThreadPool,
+    /// Threads for work of low priority, started when it first comes.
+    low: OnceLock<ThreadPool>,
 }
 
 impl CpuBackend {
@@ -90,6 +95,7 @@ impl CpuBackend {
             schedule: Schedule::default(),
             memory: WorkingMemory::default(),
             pool: thread_pool(threads)?,
+            low: OnceLock::new(),
         })
     }
 
@@ -103,12 +109,25 @@ impl CpuBackend {
         self.found.isa()
     }
 
-    /// Runs `work` on the backend's threads, through a pointer: see [`parallel`].
+    /// Runs `work` on the backend's threads for the caller's priority, through a pointer: see
+    /// [`parallel`].
     fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let (mut work, mut result) = (Some(work), None);
         let run: &mut (dyn FnMut() + Send) = &mut || result = work.take().map(|work| work());
-        self.pool.install(run);
+        self.threads_of_caller().install(run);
         result.expect("the threads have done the work")
+    }
+
+    /// Returns the threads for the caller's [priority]. If the system gives no threads of low
+    /// priority, all work shares the normal threads.
+    fn threads_of_caller(&self) -> &ThreadPool {
+        if !priority::is_low() {
+            return &self.pool;
+        }
+        self.low.get().unwrap_or_else(|| match low_priority_pool(self.threads()) {
+            Ok(pool) => self.low.get_or_init(|| pool),
+            Err(_) => &self.pool,
+        })
     }
 
     /// Returns the number of threads.
@@ -126,6 +145,14 @@ fn thread_pool(threads: usize) -> Result<ThreadPool, BackendError> {
         .thread_name(|i| format!("spirea-cpu-{i}"))
         .build()
         .map_err(|error| BackendError::Unavailable(format!("{threads} threads: {error}")))
+}
+
+fn low_priority_pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("spirea-low-{i}"))
+        .start_handler(|_| priority::lower_priority())
+        .build()
 }
 
 impl std::fmt::Debug for CpuBackend {

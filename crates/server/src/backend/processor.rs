@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use spirea_backend::{Backend as _, BackendError, Share};
 use spirea_cpu::CpuBackend;
+use spirea_cpu::priority::at_normal_priority;
 use spirea_engine::{Database, LoadError};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Opening, Responder};
@@ -56,7 +57,8 @@ impl DatabaseBackend for Processor {
     fn open(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Database, String), LoadError> {
         let Self(cpu) = self;
         let database = Database::open(snapshot, cpu, opening)?;
-        database.measure()?;
+        // The measurement is of answers, also if the database is opened beside them.
+        at_normal_priority(|| database.measure())?;
         Ok((database, cpu.name()))
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_cpu::CpuBackend;
+use spirea_cpu::priority::at_normal_priority;
 use spirea_engine::{Database, LossHandler};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Opening, Responder, Role};
@@ -113,7 +114,9 @@ impl Loader {
         let mut openings = params.openings(opening.residence).into_iter().zip(servers);
         let (_, responder) = openings.find(|(opening, _)| opening.party == party)?;
         let database = Database::opened(delta, timed, opening, responder).and_then(|database| {
-            former.map_or_else(|| database.measure(), |former| database.measure_like(former))?;
+            let measure =
+                || former.map_or_else(|| database.measure(), |former| database.measure_like(former));
+            at_normal_priority(measure)?;
             Ok(Arc::new(database))
         });
         let (name, version) = (&delta.manifest().name, delta.version());

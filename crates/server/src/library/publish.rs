@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use spirea_backend::StoredFile;
+use spirea_cpu::priority::at_low_priority;
 use spirea_engine::Served;
 use spirea_protocols::{Table, Version};
 use spirea_store::changes::Cursor;
@@ -135,18 +136,20 @@ impl Library {
             StoreError::Io { source, .. } => ReceiveError::Broken(source).into(),
             error => PublishError::from(error),
         })?;
-        let timed = self.loader.builder();
-        let residence = self.loader.interim(&current.base.manifest().protocol).residence;
-        let Applied { record, servers } = repository.apply_open(changes, &timed, residence, &Silent)?;
-        let former = self.engine.version(name, None).ok();
-        let former = former.as_ref().and_then(Served::delta);
-        let take_over = |delta| self.loader.take_over(delta, &timed, servers, former);
-        let delta = record.delta.as_ref().and_then(take_over);
-        self.bring_up(name, entry, repository, delta)?;
-        if is_large(&record) {
-            self.spawn_compaction(name);
-        }
-        Ok(Published::from(&record))
+        at_low_priority(|| {
+            let timed = self.loader.builder();
+            let residence = self.loader.interim(&current.base.manifest().protocol).residence;
+            let Applied { record, servers } = repository.apply_open(changes, &timed, residence, &Silent)?;
+            let former = self.engine.version(name, None).ok();
+            let former = former.as_ref().and_then(Served::delta);
+            let take_over = |delta| self.loader.take_over(delta, &timed, servers, former);
+            let delta = record.delta.as_ref().and_then(take_over);
+            self.bring_up(name, entry, repository, delta)?;
+            if is_large(&record) {
+                self.spawn_compaction(name);
+            }
+            Ok(Published::from(&record))
+        })
     }
 
     /// Publishes a snapshot, given as a tar archive of its folder. When this returns, it is on disk
@@ -163,9 +166,11 @@ impl Library {
         let (entry, repository) = self.own(name)?;
         let staging = repository.staging()?;
         receive(archive, staging.path(), name)?;
-        let record = repository.take_base(staging, shrinking, &Silent)?;
-        self.bring_up(name, entry, repository, None)?;
-        Ok(Published::from(&record))
+        at_low_priority(|| {
+            let record = repository.take_base(staging, shrinking, &Silent)?;
+            self.bring_up(name, entry, repository, None)?;
+            Ok(Published::from(&record))
+        })
     }
 
     /// Makes an earlier version answer again: the version whose hash begins with the digits `to`,
@@ -177,7 +182,7 @@ impl Library {
         let (entry, repository) = self.own(name)?;
         let to = to.map(|digits| repository.find(digits)).transpose()?;
         let record = repository.roll_back(to)?;
-        self.bring_up(name, entry, repository, None)?;
+        at_low_priority(|| self.bring_up(name, entry, repository, None))?;
         Ok(Published::from(&record))
     }
 
@@ -193,7 +198,7 @@ impl Library {
             self.bring_up(name, entry, repository, None)?;
             Ok(Published::from(&record))
         };
-        let compacted = compact();
+        let compacted = at_low_priority(compact);
         match &compacted {
             Ok(_) => entry.compactions().last = None,
             // Not a failure: another compaction is running, or the version is no longer current.

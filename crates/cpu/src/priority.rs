@@ -1,0 +1,159 @@
+//! Priority of work that must not delay look-ups, such as building a version that is published.
+//!
+//! Such work runs on threads of its own: look-ups neither wait behind its loops in a queue of
+//! tasks, nor share a processor with it in equal parts. On systems other than Linux, threads have
+//! no priority of their own, so only the queues are separate.
+
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::thread;
+
+/// Nice value of threads of low priority. While all processors are busy, such a thread gets a tenth
+/// of the time of a normal thread, so that its work ends under any load.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const NICE: i32 = 10;
+
+thread_local! {
+    static IS_LOW: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if the calling thread's operations belong on threads of low priority.
+pub(crate) fn is_low() -> bool {
+    IS_LOW.get()
+}
+
+/// Lowers the priority of the calling thread until it ends. Backends then compute its operations on
+/// threads of low priority. An unprivileged process cannot raise a priority again, so the thread
+/// should have no other work.
+pub fn lower_priority() {
+    IS_LOW.set(true);
+    // The kernel refuses no thread that becomes nicer; without its consent the work is only
+    // separate.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = rustix::process::getpriority_process(None)
+        .and_then(|nice| rustix::process::setpriority_process(None, nice.max(NICE)));
+}
+
+/// Runs `work` at low priority on a thread of its own, and waits for it. If the system gives no
+/// thread, runs `work` on the calling thread.
+///
+/// # Panics
+/// If `work` panics.
+pub fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    if is_low() {
+        return work();
+    }
+    let mut work = Some(work);
+    let result = thread::scope(|scope| {
+        let task = || {
+            lower_priority();
+            work.take().map(|work| work())
+        };
+        let thread = thread::Builder::new().name("spirea-low".into()).spawn_scoped(scope, task).ok()?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    // Work that has not run is still here.
+    result.or_else(|| work.map(|work| work())).expect("the work has run once")
+}
+
+/// Runs `work` so that backends compute its operations on their normal threads, also if the calling
+/// thread has a low priority. For measuring how long answers take.
+pub fn at_normal_priority<T>(work: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_LOW.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_LOW.replace(false));
+    work()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc::channel;
+
+    use parking_lot::Mutex;
+    use spirea_backend::Backend as _;
+
+    use super::*;
+    use crate::CpuBackend;
+
+    /// Names of the threads on which the backend runs loops.
+    fn threads(backend: &CpuBackend) -> Vec<String> {
+        let names = Mutex::new(Vec::new());
+        backend.each(2, &|_| names.lock().push(thread::current().name().unwrap_or("").to_owned()));
+        names.into_inner()
+    }
+
+    fn all_start_with(names: &[String], start: &str) -> bool {
+        !names.is_empty() && names.iter().all(|name| name.starts_with(start))
+    }
+
+    #[test]
+    fn work_of_low_priority_has_threads_of_its_own() {
+        let backend = CpuBackend::new(2).unwrap();
+        assert!(all_start_with(&threads(&backend), "spirea-cpu-"));
+        at_low_priority(|| {
+            assert!(all_start_with(&threads(&backend), "spirea-low-"));
+            // Nothing changes within it.
+            at_low_priority(|| assert!(all_start_with(&threads(&backend), "spirea-low-")));
+            at_normal_priority(|| assert!(all_start_with(&threads(&backend), "spirea-cpu-")));
+            assert!(all_start_with(&threads(&backend), "spirea-low-"));
+        });
+        assert!(!is_low() && all_start_with(&threads(&backend), "spirea-cpu-"));
+    }
+
+    #[test]
+    fn neither_kind_of_work_waits_for_the_other() {
+        let backend = CpuBackend::new(1).unwrap();
+        let ((begun, begins), (go, gone)) = (channel(), channel());
+        let gone = Mutex::new(gone);
+        // Holds one of the threads on which the caller's loops run.
+        let hold = || {
+            backend.each(2, &|i| {
+                if i == 0 {
+                    begun.send(()).unwrap();
+                    gone.lock().recv().unwrap();
+                }
+            });
+        };
+        thread::scope(|scope| {
+            let look_up = scope.spawn(hold);
+            begins.recv().unwrap();
+            at_low_priority(|| assert_eq!(threads(&backend).len(), 2));
+            go.send(()).unwrap();
+            look_up.join().unwrap();
+
+            let building = scope.spawn(|| at_low_priority(hold));
+            begins.recv().unwrap();
+            assert_eq!(threads(&backend).len(), 2);
+            go.send(()).unwrap();
+            building.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_panic_is_the_callers() {
+        let panic = catch_unwind(AssertUnwindSafe(|| at_low_priority(|| panic!("defect"))));
+        assert_eq!(*panic.unwrap_err().downcast::<&str>().unwrap(), "defect");
+        assert_eq!(at_low_priority(|| 7), 7);
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn threads_are_nicer_and_no_other_thread_is() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let before = nice();
+        let backend = CpuBackend::new(2).unwrap();
+        let lowered = at_low_priority(|| {
+            let found = Mutex::new(vec![nice()]);
+            backend.each(2, &|_| found.lock().push(nice()));
+            found.into_inner()
+        });
+        assert_eq!(lowered, [before.max(NICE); 3]);
+        assert_eq!(nice(), before);
+        backend.each(2, &|_| assert_eq!(nice(), before));
+    }
+}
