@@ -14,6 +14,13 @@ use crate::error::IoContext;
 
 /// Bytes of columns read at once while records are read in order.
 const GROUP_BYTES: usize = 32 << 20;
+/// Maximum bytes of records that are read together.
+const TOGETHER_BYTES: usize = 32 << 20;
+/// Maximum distance of two pieces that are read at once. To copy so many bytes takes as long as
+/// another call of the system.
+const GAP_BYTES: u64 = 4 << 10;
+/// Maximum bytes that are read at once, unless one piece is longer.
+const READ_BYTES: u64 = 1 << 20;
 
 /// The file of a database.
 pub(crate) struct RecordFile {
@@ -43,28 +50,69 @@ impl RecordFile {
     }
 
     /// Reads record `index`.
-    pub(crate) fn read(&mut self, index: u64) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn read(&self, index: u64) -> Result<Vec<u8>, StoreError> {
+        let mut records = self.read_together(&[index])?;
+        Ok(records.pop().expect("one record was read"))
+    }
+
+    /// Reads these records, and returns each with its index. Many records together take less time
+    /// than one by one.
+    pub(crate) fn records<'f>(
+        &'f self,
+        indices: &'f [u64],
+    ) -> impl Iterator<Item = Result<(u64, Vec<u8>), StoreError>> + 'f {
+        let count = (TOGETHER_BYTES / self.grid().0.record_bytes).max(1);
+        indices.chunks(count).flat_map(|indices| match self.read_together(indices) {
+            Ok(records) => indices.iter().copied().zip(records).map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        })
+    }
+
+    /// Reads these records in the order of the file. A record of a matrix lies in many places, and
+    /// places that are near each other are read at once.
+    fn read_together(&self, indices: &[u64]) -> Result<Vec<Vec<u8>>, StoreError> {
         let (grid, spread) = self.grid();
-        let mut record = vec![0; grid.record_bytes];
-        for run in grid.runs(spread, index) {
-            match self.stored {
-                Stored::Units { .. } => {
-                    let offset = self.stored.offset(index, run.bytes.start);
-                    self.file.read_exact_at(&mut record[run.bytes], offset).at("read", &self.path)?;
+        let mut records = vec![vec![0; grid.record_bytes]; indices.len()];
+        let mut places: Vec<_> = indices
+            .iter()
+            .enumerate()
+            .flat_map(|(record, &index)| {
+                let pieces = grid.runs(spread, index).flat_map(move |run| self.pieces(index, &run));
+                pieces.map(move |piece| (piece, record))
+            })
+            .collect();
+        places.sort_unstable_by_key(|(piece, _)| piece.offset);
+        let (mut buffer, mut rest) = (Vec::new(), &places[..]);
+        while let Some((first, _)) = rest.first() {
+            let (start, mut end, mut count) = (first.offset, first.end(), 0);
+            for (piece, _) in rest {
+                if piece.offset > end + GAP_BYTES || piece.end() - start > READ_BYTES.max(end - start) {
+                    break;
                 }
-                Stored::Panels { layout, .. } => {
-                    for piece in Piece::of(layout, &run) {
-                        let mut quad = [0; QUAD_BYTES];
-                        let span = &mut quad[..piece.span()];
-                        self.file.read_exact_at(span, piece.offset).at("read", &self.path)?;
-                        for (byte, quad) in record[piece.bytes].iter_mut().zip(quad.iter().step_by(QUAD)) {
-                            *byte = *quad;
-                        }
-                    }
+                (end, count) = (end.max(piece.end()), count + 1);
+            }
+            buffer.resize((end - start) as usize, 0);
+            self.file.read_exact_at(&mut buffer, start).at("read", &self.path)?;
+            for (piece, record) in &rest[..count] {
+                let from = buffer[(piece.offset - start) as usize..].iter().step_by(piece.stride);
+                for (byte, from) in records[*record][piece.bytes.clone()].iter_mut().zip(from) {
+                    *byte = *from;
                 }
             }
+            rest = &rest[count..];
         }
-        Ok(record)
+        Ok(records)
+    }
+
+    /// Returns the pieces of a record's run in the file.
+    fn pieces(&self, index: u64, run: &Run) -> Vec<Piece> {
+        match self.stored {
+            Stored::Panels { layout, .. } => Piece::of(layout, run).collect(),
+            Stored::Units { .. } => {
+                let (offset, bytes) = (self.stored.offset(index, run.bytes.start), run.bytes.clone());
+                vec![Piece { offset, bytes, stride: 1 }]
+            }
+        }
     }
 
     /// Writes record `index`.
@@ -121,13 +169,15 @@ impl RecordFile {
     }
 }
 
-/// Piece of a record in one column of one panel. Its bytes are every fourth byte of a range of the
-/// file.
+/// Piece of a record in a range of the file: its part in one column of one panel, of which every
+/// fourth byte is the record's, or a whole run.
 struct Piece {
     /// Offset of the piece's first byte in the file.
     offset: u64,
     /// Range of the piece's bytes in the record.
     bytes: Range<usize>,
+    /// Distance between the piece's bytes in the file.
+    stride: usize,
 }
 
 impl Piece {
@@ -139,13 +189,19 @@ impl Piece {
             Self {
                 offset: layout.offset(rows.start, column) as u64,
                 bytes: first + rows.start - start..first + rows.end - start,
+                stride: QUAD,
             }
         })
     }
 
     /// Returns the length of the range of the file from the piece's first byte to its last.
     fn span(&self) -> usize {
-        (self.bytes.len() - 1) * QUAD + 1
+        (self.bytes.len() - 1) * self.stride + 1
+    }
+
+    /// Returns the offset after the piece's last byte in the file.
+    fn end(&self) -> u64 {
+        self.offset + self.span() as u64
     }
 }
 
@@ -216,11 +272,18 @@ mod tests {
                 expected.iter().for_each(|record| writer.push(record).unwrap());
                 writer.finish().unwrap();
                 let mut file = RecordFile::edit(*stored, &path).unwrap();
-                for &index in changed.iter().filter(|&&index| index < records) {
+                let changed: Vec<_> = changed.iter().copied().filter(|&index| index < records).collect();
+                for &index in &changed {
                     let record = &mut expected[index as usize];
                     record.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
                     file.write(index, record).unwrap();
                     prop_assert!(&file.read(index).unwrap() == record);
+                }
+                let all: Vec<_> = (0..records).rev().collect();
+                for asked in [&changed, &all] {
+                    let read = file.records(asked).collect::<Result<Vec<_>, _>>().unwrap();
+                    let wanted = asked.iter().map(|&index| (index, expected[index as usize].clone()));
+                    prop_assert!(read == wanted.collect::<Vec<_>>());
                 }
                 let mut next = 0;
                 file.scan(|index, record| {

@@ -88,10 +88,11 @@ impl Edits {
         if touched.len() as u64 * STAYING > table.records {
             return Ok(None);
         }
-        let mut file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
+        let file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
         let mut edits = Self { records: Vec::new(), entries: table.entries, statistics };
-        for (index, changes) in touched {
-            let old = file.read(index)?;
+        let indices: Vec<_> = touched.keys().copied().collect();
+        for (found, changes) in file.records(&indices).zip(touched.into_values()) {
+            let (index, old) = found?;
             let payload = unseal(base, index, &old)?;
             let changed = match table.kind {
                 TableKind::Keyword => {
@@ -229,10 +230,12 @@ pub(crate) fn values_with(
     for (key, change) in &again {
         count(before.get(key).is_some_and(|change| is_put(&change)), change);
     }
-    let mut file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
+    let file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
     let boundaries = table.boundaries();
-    for (index, changes) in by_record(table, &boundaries, anew.into_iter()) {
-        let record = file.read(index)?;
+    let touched = by_record(table, &boundaries, anew.into_iter());
+    let indices: Vec<_> = touched.keys().copied().collect();
+    for (found, changes) in file.records(&indices).zip(touched.into_values()) {
+        let (index, record) = found?;
         let tags = entries(unseal(base, index, &record)?).map(|entry| entry.map(|(tag, _)| *tag));
         let tags = tags.collect::<Result<HashSet<_>, _>>()?;
         for (key, change) in &changes {
