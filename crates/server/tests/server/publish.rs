@@ -170,6 +170,32 @@ fn changes_answer_when_their_publisher_is_told() {
     }
 }
 
+/// The priorities of this process's threads of low priority, as nice values.
+#[cfg(target_os = "linux")]
+fn low_priorities() -> Vec<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    // A thread that has ended has no files.
+    let files = threads.filter_map(|thread| std::fs::read_to_string(thread.join("stat")).ok());
+    let low = files.filter(|stat| stat.contains("(spirea-low-"));
+    // The name may contain spaces; the nice value is the 17th field behind it (proc_pid_stat(5)).
+    low.map(|stat| stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap())
+        .collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_published_is_computed_at_low_priority() {
+    let folder = tempdir().unwrap();
+    // A delta of this protocol has loops.
+    let server = serve(&repository(folder.path(), &snapshot(folder.path(), "exppack-simple", true, 0)));
+    published(&publish(&server, "changes", br#"{"key": "key-1", "value": "changed"}"#));
+    // Threads of another test may be about to lower their priority.
+    eventually("threads of low priority", || {
+        let low = low_priorities();
+        !low.is_empty() && low.iter().all(|&nice| nice >= 10)
+    });
+}
+
 #[test]
 fn changes_of_a_stream_are_published_behind_their_cursor_alone() {
     let folder = tempdir().unwrap();
