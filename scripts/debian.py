@@ -41,6 +41,7 @@ WANTED = {
     "nginx": Wanted(("nginx",), ("nginx-light",)),
     "podman": Wanted(("podman",), ("podman", "runc")),
     "redis-server": Wanted(("redis-server",), ("redis-server",)),
+    "strace": Wanted(("strace",), ("strace",)),
     "systemd-analyze": Wanted(("systemd-analyze",), ("systemd",)),
     "valgrind": Wanted(("valgrind",), ("valgrind", "libc6-dbg")),
     "verilator": Wanted(("verilator",), ("verilator",)),

@@ -20,7 +20,7 @@ import yaml
 import check_images
 import debian
 import pin_images
-from system.programs import ROOT, run
+from system.programs import PATIENCE, ROOT, Folder, run
 
 DEPLOY = ROOT / "deploy"
 KUBERAY = DEPLOY / "kuberay"
@@ -111,6 +111,71 @@ def test_unit(tmp_path):
     copy.write_text(copy.read_text().replace("[Service]", "[Service]\nUser"), encoding="utf-8")
     said = run("bash", "-c", f"{debian.find('systemd-analyze')} verify {copy} || true").stderr
     assert "spirea.service" in said, "a fault is not found"
+
+
+def admitted():
+    """Returns the calls that the unit's filter admits. Later lines add to earlier lines, or remove from them."""
+    sets, name = {}, None
+    for line in run(debian.find("systemd-analyze"), "syscall-filter").stdout.splitlines():
+        if line.startswith("@"):
+            name = line.strip()
+            sets[name] = set()
+        elif name and (entry := line.split("#")[0].strip()):
+            sets[name].add(entry)
+
+    def calls(entry):
+        return set().union(*map(calls, sets[entry])) if entry.startswith("@") else {entry}
+
+    unit = (DEPLOY / "spirea.service").read_text(encoding="utf-8")
+    found = set()
+    for entries in re.findall(r"^SystemCallFilter=(.+)$", unit, re.MULTILINE):
+        of_line = set().union(*map(calls, entries.removeprefix("~").split()))
+        found = found - of_line if entries.startswith("~") else found | of_line
+    return found
+
+
+@pytest.mark.needs("strace", "systemd-analyze")
+def test_unit_admits_all_calls_of_a_server(spirea, tmp_path):
+    """A call outside the filter kills the server. This one loads a table, answers, publishes, compacts and ends."""
+    strace = debian.find("strace")
+    if subprocess.run([strace, "-o", "/dev/null", "true"], check=False).returncode != 0:
+        pytest.skip("this environment forbids tracing")
+    folder = Folder(spirea, tmp_path)
+    folder.write("table.csv", "key,value\none,1\ntwo,2\n")
+    folder.write("changes.jsonl", '{"key": "one", "value": "3"}\n')
+    options = [
+        "--name",
+        "table",
+        "--key",
+        "key",
+        "--value",
+        "value",
+        "--protocol",
+        "exppack-simple",
+        "--keys",
+        "per-query",
+        "--out",
+        "snapshot",
+    ]
+    folder.run("build", "--input", "table.csv", *options)
+    folder.run("publish", "--repository", "table", "--base", "snapshot")
+    free = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
+    trace = [strace, "-f", "-qq", "-o", tmp_path / "trace", spirea, "serve", "table", *free]
+    with subprocess.Popen(trace, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            url, admin = (server.stdout.readline().split()[-1] for _ in range(2))
+            assert folder.run("get", url, "table", "one", "--wait", "60").stdout.strip() == "1"
+            for operation in [["publish", "--changes", "changes.jsonl"], ["compact"]]:
+                folder.run(*operation, "--server", admin, "--database", "table")
+                assert folder.run("get", url, "table", "one").stdout.strip() == "3"
+        finally:
+            # The tracer passes no signals on.
+            [process] = run("pgrep", "-P", str(server.pid)).stdout.split()
+            run("kill", process)
+        assert server.wait(PATIENCE) == 0
+    called = set(re.findall(r"^\d+ +(\w+)\(", (tmp_path / "trace").read_text(encoding="utf-8"), re.MULTILINE))
+    assert "setpriority" in called and len(called) > 40, sorted(called)
+    assert called <= admitted(), sorted(called - admitted())
 
 
 @pytest.fixture(scope="module")
