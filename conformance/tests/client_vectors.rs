@@ -107,8 +107,7 @@ fn vector(name: &str, index: u64) -> String {
     assert_eq!(record, setup.records[index as usize]);
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
     let hashes = |queries: &[Vec<u8>]| json!(queries.iter().map(|query| hash(query)).collect::<Vec<_>>());
-    let hexes =
-        |answers: &[Vec<u8>]| json!(answers.iter().map(hex::encode).collect::<Vec<_>>());
+    let hexes = |answers: &[Vec<u8>]| json!(answers.iter().map(hex::encode).collect::<Vec<_>>());
     let mut members = vec![
         ("params", serde_json::from_slice(&params.to_json()).unwrap()),
         ("content", json!(CONTENT_SEED)),
