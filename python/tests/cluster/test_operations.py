@@ -223,7 +223,8 @@ def test_a_call_is_repeated_if_the_controller_dies_meanwhile(monkeypatch):
     from ray.exceptions import GetTimeoutError, RayActorError
 
     def get(answer, timeout):
-        assert 0 < timeout <= command._PATIENCE
+        # On a busy machine the patience may end before the call.
+        assert 0 <= timeout <= command._PATIENCE
         if isinstance(answer, Exception):
             raise answer
         return answer
