@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use spirea_backend::NaiveBackend;
 use spirea_dpf::{Domain, OutputKind};
-use spirea_protocols::registry::{Choice, ProtocolParams};
+use spirea_protocols::registry::{Choice, ProtocolParams, Seed};
 use spirea_protocols::{Files, Opening, Party, Query, Responder};
 
 /// Servers of two protocols: bins have more records than a leaf under one, and fewer under the
@@ -26,7 +26,7 @@ struct Server {
 
 fn server(protocol: &str, records: u64, output: OutputKind) -> Server {
     let choice = Choice { protocol: protocol.into(), bins: BINS, ..Choice::default() };
-    let params = ProtocolParams::choose(&choice, [7; 32], records, 8).unwrap();
+    let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, 8).unwrap();
     let folder = std::env::temp_dir().join(format!("spirea-fuzz-query-{protocol}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let files = Files::at(folder.join("matrix"), folder.join("server"));

@@ -71,7 +71,7 @@ names! {
     /// proofs.
     Salt,
     /// Public key of the hash that places a table's entries
-    /// ([`EntryPlace`](crate::table::EntryPlace)).
+    /// ([`EntryPlace`](crate::keyword::EntryPlace)).
     PlaceSalt
 }
 
