@@ -17,6 +17,8 @@ from spirea_report import SHOWN
 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MARKER = "--- end of step ---"
+SECONDS = 900
+"""Limit of a document's commands. Each of them has a shorter limit of its own, and says then what was missing."""
 
 
 def steps(text):
@@ -52,11 +54,11 @@ def run_steps(commands, shell, folder, environment=None):
         start_new_session=True,
     ) as process:
         try:
-            output, errors = process.communicate(timeout=600)
+            output, errors = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, errors = process.communicate()
-            errors += "\nit took longer than 600 s"
+            errors += f"\nit took longer than {SECONDS} s"
     printed = output.split(MARKER + "\n")
     # Adds the logs of servers that the document starts in the background.
     errors += "".join(f"\n{log.name}:\n{log.read_text()[-SHOWN:]}" for log in sorted(Path(folder).glob("*.log")))

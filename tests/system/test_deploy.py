@@ -246,6 +246,8 @@ def test_kuberay_privileges(documents, cluster):
         variables = {variable["name"]: variable for variable in environment}
         assert variables["RAY_AUTH_MODE"]["value"] == "token"
         assert "secretKeyRef" in variables["RAY_AUTH_TOKEN"]["valueFrom"]
+    for container in containers:
+        assert {"name": "RAY_worker_niceness", "value": "0"} in container["env"], "look-ups would be slow on a busy node"
     policies = [document["spec"] for document in documents if document["kind"] == "NetworkPolicy"]
     for role in ("coordinator", "worker"):
         assert any(policy["podSelector"]["matchLabels"]["role"] == role for policy in policies)

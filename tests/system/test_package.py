@@ -53,4 +53,15 @@ def test_scale_out_document():
     """The document's commands work, with whole clusters on Ray. Needs tests/requirements.cluster.txt."""
     # Ray creates sockets below the folder, and the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="spirea-") as folder:
-        run_document(OF_THE_PACKAGE, PYTHON.parent / "spirea", folder)
+        try:
+            run_document(OF_THE_PACKAGE, PYTHON.parent / "spirea", folder)
+        except pytest.fail.Exception:
+            print_logs([*Path(folder).glob("work/**/log"), *Path("/tmp/ray/session_latest/logs").glob("*")])
+            raise
+
+
+def print_logs(files):
+    """Prints the ends of logs: those of the cluster's programs and those of Ray."""
+    for file in files:
+        if file.is_file() and (text := file.read_text(errors="replace").strip()):
+            print(f"--- {file}", *text.splitlines()[-20:], sep="\n")

@@ -24,6 +24,10 @@ from .reader import size_of
 _ROUND = 0.5
 _PATIENCE = 30.0
 _CONNECTS = 5.0
+_QUIET = 10.0
+"""Seconds of waiting without a word. Afterwards the user sees what is missing."""
+_REFUSED = "InvalidAuthToken"
+"""Part of Ray's error if its token is missing or wrong."""
 _VERSION = re.compile("[0-9a-f]{64}")
 
 
@@ -135,6 +139,10 @@ def _connected(config: Config) -> Any:
         try:
             ray.init(config.ray.address, namespace=config.namespace, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError) as error:
+            if _REFUSED in str(error.__cause__):
+                raise ClusterError(
+                    f"Ray at {config.ray.address} refuses this program: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to its token"
+                ) from error
             raise ClusterError(
                 f"there is no Ray at {config.ray.address!r}: {error}; start one with ray start --head, or set ray.address"
             ) from error
@@ -175,7 +183,8 @@ def _ask(method: Any, *given: Any, patience: float = 0.0, **named: Any) -> Any:
     """Calls a method of the controller and returns the answer. If the controller dies, Ray restarts it, and the call is
     repeated: no method of the controller does more when it is called twice.
 
-    Raises `ClusterError` if the controller refuses, or does not answer within `patience` seconds. The least is half a minute.
+    Raises `ClusterError` if the controller refuses, cannot start, or does not answer within `patience` seconds. The least is
+    half a minute.
     """
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
@@ -188,6 +197,10 @@ def _ask(method: Any, *given: Any, patience: float = 0.0, **named: Any) -> Any:
             cause = getattr(error, "cause", None)
             raise cause if isinstance(cause, SpireaError) else ClusterError(str(error)) from error
         except (GetTimeoutError, RayActorError) as error:
+            # Ray starts no actor again whose start raised an exception.
+            if getattr(error, "actor_init_failed", False):
+                reason = str(error).strip().rpartition("\n")[2].removeprefix("spirea.errors.ClusterError: ")
+                raise ClusterError(f"the controller cannot start: {reason}") from error
             if time.monotonic() + _ROUND >= deadline:
                 raise ClusterError("the controller does not answer; Ray starts it again, try again in a moment") from error
             time.sleep(_ROUND)
@@ -227,17 +240,28 @@ def _telling(what: str) -> Callable[[int, int], None]:
 
 
 def _await(config: Config, seconds: float, done: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-    deadline, last = time.monotonic() + seconds, ""
+    """Returns the cluster's status as soon as `done` is true of it. After some seconds, prints to standard error what is
+    missing, each line once.
+
+    Raises `ClusterError` after `seconds`.
+    """
+    started, printed = time.monotonic(), set[str]()
     while True:
         try:
             status: dict[str, Any] = _ask(_controller(config).status)
-            last = statuses.text(status)
+            last, lines = statuses.text(status), [*statuses.progress(status)]
             if done(status):
                 return status
         except ClusterError as error:
-            last = str(error)
-        if time.monotonic() >= deadline:
+            last, lines = str(error), [str(error)]
+        waited = time.monotonic() - started
+        if waited >= seconds:
             raise ClusterError(f"{what} has not come to be within {seconds:g} s:\n{last}")
+        if waited >= _QUIET:
+            for line in lines:
+                if line not in printed:
+                    print(f"waiting for {what}, {waited:.0f} s: {masked(line)}", file=sys.stderr, flush=True)
+            printed.update(lines)
         time.sleep(_ROUND)
 
 

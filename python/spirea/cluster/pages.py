@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..errors import ClusterError
 from . import status as statuses
 
 _SECONDS = 5.0
@@ -157,7 +158,10 @@ class Pages:
             def log_message(self, format: str, *arguments: Any) -> None:
                 """Logs nothing, so that readers leave no trace."""
 
-        self._server = _Bounded((host, int(port)), Handler)
+        try:
+            self._server = _Bounded((host, int(port)), Handler)
+        except OSError as error:
+            raise ClusterError(f"operations.listen: no server can listen on {listen}: {error}; set another port") from error
         self.port = self._server.server_port
         """The port that the server listens on."""
         threading.Thread(target=self._server.serve_forever, name="pages", daemon=True).start()

@@ -195,6 +195,15 @@ def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
                         yield f"{database['name']}: worker {replica['number']}: {replica['trouble']}"
 
 
+def progress(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line for each database and for each trouble."""
+    for database in status["databases"]:
+        for version in database["versions"][-1:]:
+            ready = sum(any(replica["phase"] == "ready" for replica in share["replicas"]) for share in version["shares"])
+            yield f"{database['name']}: {ready} of {len(version['shares'])} shares have a ready worker"
+    yield from _troubles(status)
+
+
 _COLUMNS = ("database", "version", "stage", "share", "worker", "phase", "node", "address", "data", "queue", "p99", "restarts")
 
 

@@ -24,11 +24,14 @@ def nodes():
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": bed.MEMORY}
-    )
-    for _ in range(bed.NODES):
-        cluster.add_node(num_cpus=2, object_store_memory=bed.MEMORY)
+    with pytest.MonkeyPatch.context() as patch:
+        # As docs/scale-out.md has it. Else actors hardly run while other tests use the processors.
+        patch.setenv("RAY_worker_niceness", "0")
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": bed.MEMORY}
+        )
+        for _ in range(bed.NODES):
+            cluster.add_node(num_cpus=2, object_store_memory=bed.MEMORY)
     ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
     yield cluster
     ray.shutdown()

@@ -1,8 +1,10 @@
 """The port for operations, certificates, files and messages, facing an attacker."""
 
+import argparse
 import http.client
 import io
 import os
+import re
 import socket
 import stat
 import threading
@@ -208,6 +210,40 @@ def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(t
     assert f"memory://bucket/store/words/{'0' * 64}: there is no manifest.json" in absent and "secret" not in absent
 
 
+def test_a_port_in_use_is_named():
+    port = pages.Pages("127.0.0.1:0", dict, str).port
+    with pytest.raises(spirea.ClusterError, match=rf"operations\.listen: no server can listen on 127\.0\.0\.1:{port}: .*in use"):
+        pages.Pages(f"127.0.0.1:{port}", dict, str)
+
+
+def test_a_user_who_waits_sees_what_is_missing(monkeypatch, capsys):
+    share = {"trouble": "", "replicas": [{"phase": "starting", "number": 7, "trouble": "no file"}]}
+    status = {
+        "trouble": "", "coordinator": {"trouble": ""},
+        "databases": [{"name": "words", "trouble": "", "versions": [{"shares": [share]}]}],
+    }  # fmt: skip
+    answers = [status, status, spirea.ClusterError(f"403: {SECRET}"), status]
+
+    def ask(method):
+        answer = answers.pop(0)
+        if isinstance(answer, spirea.ClusterError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(command, "_ask", ask)
+    monkeypatch.setattr(command, "_controller", lambda config: argparse.Namespace(status=None))
+    monkeypatch.setattr(command, "_ROUND", 0.001)
+    monkeypatch.setattr(command, "_QUIET", 0.0)
+    monkeypatch.setattr(command.statuses, "text", str)
+    command._await(None, 60.0, lambda status: not answers, "the cluster")
+    printed = re.sub(r"\d+ s: ", "", capsys.readouterr().err).splitlines()
+    assert printed[:2] == [
+        "waiting for the cluster, words: 0 of 1 shares have a ready worker",
+        "waiting for the cluster, words: worker 7: no file",
+    ]
+    assert len(printed) == 3 and "secret" not in printed[2]
+
+
 class Dying:
     """A method of a controller that has ended twice when it answers."""
 
@@ -236,5 +272,8 @@ def test_a_call_is_repeated_if_the_controller_dies_meanwhile(monkeypatch):
     with pytest.raises(spirea.ClusterError, match="does not answer"):
         command._ask(Dying(GetTimeoutError()))
     monkeypatch.setattr(command, "_PATIENCE", 30.0)
+    broken = RayActorError(error_msg="its start raised\nspirea.errors.ClusterError: no port", actor_init_failed=True)
+    with pytest.raises(spirea.ClusterError, match=r"^the controller cannot start: no port$"):
+        command._ask(Dying(broken))
     monkeypatch.setattr(ray, "get", lambda answer, timeout: timeout)
     assert 599 < command._ask(Dying(None), patience=600.0) <= 600 and 29 < command._ask(Dying(None)) <= 30
