@@ -15,20 +15,28 @@ pub const PIECE_BYTES: usize = 4 << 20;
 
 /// Change of the store, for JavaScript to make.
 #[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase", tag = "change")]
 pub enum Change {
     /// Store the next piece of the hint with this hash.
-    #[serde(rename_all = "camelCase")]
     Piece {
+        #[cfg_attr(test, ts(type = "string"))]
         hint: FileHash,
         index: usize,
         #[serde(skip)]
         bytes: Vec<u8>,
     },
     /// Delete a hint, or its stored part.
-    Drop { hint: FileHash },
+    Drop {
+        #[cfg_attr(test, ts(type = "string"))]
+        hint: FileHash,
+    },
     /// Record the hint of a slot, and delete the slot's former hint.
-    Latest { slot: String, hint: FileHash },
+    Latest {
+        slot: String,
+        #[cfg_attr(test, ts(type = "string"))]
+        hint: FileHash,
+    },
     /// Record the sequence number seen for a database under a key.
     Seen { pin: String, sequence: u64 },
 }

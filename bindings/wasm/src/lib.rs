@@ -11,6 +11,8 @@
 
 mod abi;
 mod cache;
+#[cfg(test)]
+mod contract;
 mod environment;
 mod errors;
 mod rules;

@@ -38,10 +38,11 @@ pub enum Next {
     Rules = 7,
 }
 
-/// Options of a connection.
+/// Options of a connection. Missing options have their defaults.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(optional_fields))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Options {
+pub struct Options {
     /// Addresses of each server.
     addresses: Vec<Vec<String>>,
     database: String,
@@ -75,14 +76,17 @@ impl Options {
 
 /// Stored data that JavaScript passes in.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase", tag = "stored")]
-enum Stored {
+pub enum Stored {
     /// A hint, or its beginning, in the body.
     Hint {
+        #[cfg_attr(test, ts(type = "string"))]
         hint: FileHash,
     },
     Latest {
         slot: String,
+        #[cfg_attr(test, ts(type = "string"))]
         hint: FileHash,
     },
     Seen {
@@ -98,17 +102,21 @@ enum Stored {
 /// The wanted values. The keys or indices are in the body, since code that parses heads does not
 /// erase its memory.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase", tag = "wanted")]
-enum Wanted {
+pub enum Wanted {
     /// The values of keys of these lengths.
     Keys { lengths: Vec<usize>, fetch: bool },
     /// The values at indices of 8 bytes each, little-endian.
     Indices { fetch: bool },
 }
 
+/// Result of a step, from the server with this index.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "received", deny_unknown_fields)]
-enum Came {
+pub enum Came {
+    /// Head of a response.
     Head {
         server: usize,
         status: u16,
@@ -128,8 +136,9 @@ enum Came {
 
 /// Reason why there is no response, as far as JavaScript can tell.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
-enum Kind {
+pub enum Kind {
     Unreachable,
     UnknownHost,
     TimedOut,
@@ -137,60 +146,94 @@ enum Kind {
     Untrusted,
 }
 
+/// A request to the server with this index.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-struct ToSend<'a> {
+pub struct ToSend<'a> {
     server: usize,
+    #[cfg_attr(test, ts(type = "\"GET\" | \"POST\""))]
     method: &'static str,
     url: &'a str,
     headers: &'a [(&'static str, String)],
 }
 
+/// Description of a database, in the version last seen.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(rename = "Description"))]
 #[serde(rename_all = "camelCase")]
-struct Described<'a> {
+pub struct Described<'a> {
+    /// The database's name.
     name: &'a str,
+    /// The version: 64 hexadecimal digits.
     version: String,
+    /// The protocol's name.
     protocol: &'static str,
-    /// True if values are found by key, false if by index.
+    /// True if values are looked up by key, false if by index.
     keyword: bool,
+    /// Number of values in the table, among which a look-up is hidden.
     entries: u64,
+    /// Names of a value's fields.
     fields: &'a [String],
-    /// Types of the fields; empty if the table has none.
+    /// Types of the fields; empty if the table does not have them.
+    #[cfg_attr(test, ts(type = "FieldType[]"))]
     types: &'a [FieldType],
+    /// Number of servers that a look-up asks.
     servers: usize,
+    /// Number of bins; a fetch brings one value of each bin.
     bins: usize,
+    /// Bytes of the hints.
     hint_bytes: u64,
+    /// Bytes of a look-up's query to each server.
     query_bytes: usize,
+    /// Bytes of a look-up's answer.
     answer_bytes: usize,
+    /// Bytes of the evaluation keys that the server needs; 0 if none.
     keys_bytes: usize,
-    /// True if the next look-up begins with another version.
+    /// True if a newer version is known; the next look-up starts by switching to it.
     outdated: bool,
 }
 
-/// Values and their costs, in milliseconds and bytes. The body has the fields, one after another.
+/// Values and their costs. The body has the fields, one after another.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-struct Found {
-    /// Lengths of each value's fields.
+pub struct Found {
     values: Vec<Outcome>,
     /// Versions that answered, in hexadecimal digits, each with the number of consecutive values
     /// that it answered for.
     versions: Vec<(String, usize)>,
+    #[serde(flatten)]
+    costs: Costs,
+}
+
+/// Costs of look-ups in milliseconds and bytes, summed over their requests.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(rename = "Timings"))]
+#[serde(rename_all = "camelCase")]
+pub struct Costs {
     requests: u32,
     sent_bytes: u64,
     received_bytes: u64,
+    /// Bytes of evaluation keys uploaded; 0 if the server had them already or needs none.
     keys_bytes: u64,
+    /// Time to make the queries.
     query_ms: f64,
+    /// Computation time that the server reports.
     server_ms: f64,
+    /// Time between sending and receiving, without the server's computation.
     network_ms: f64,
+    /// Time to decode the answers.
     decode_ms: f64,
+    /// Time to upload evaluation keys.
     keys_ms: f64,
 }
 
+/// Lengths of a value's fields, or the reason for no value.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-enum Outcome {
+pub enum Outcome {
     Value(Vec<usize>),
     Absent,
     Dropped,
@@ -198,7 +241,8 @@ enum Outcome {
 
 /// Evaluation keys to be stored.
 #[derive(Serialize)]
-struct Kept {
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Kept {
     /// Hash under which both pieces are stored.
     keys: String,
     /// Length of the record at the start of the body, in bytes. The keys follow.
@@ -488,15 +532,17 @@ impl Shim {
                 .chunk_by(|one, next| one == next)
                 .map(|run| (run[0].to_string(), run.len()))
                 .collect(),
-            requests: timings.requests,
-            sent_bytes: timings.sent_bytes,
-            received_bytes: timings.received_bytes,
-            keys_bytes: timings.keys_bytes,
-            query_ms: ms(timings.query),
-            server_ms: ms(timings.server),
-            network_ms: ms(timings.network),
-            decode_ms: ms(timings.decode),
-            keys_ms: ms(timings.keys),
+            costs: Costs {
+                requests: timings.requests,
+                sent_bytes: timings.sent_bytes,
+                received_bytes: timings.received_bytes,
+                keys_bytes: timings.keys_bytes,
+                query_ms: ms(timings.query),
+                server_ms: ms(timings.server),
+                network_ms: ms(timings.network),
+                decode_ms: ms(timings.decode),
+                keys_ms: ms(timings.keys),
+            },
         };
         self.output.write(&found, &body);
         Next::Values

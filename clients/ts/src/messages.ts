@@ -1,55 +1,9 @@
 // Messages between the page and its worker.
 
-import type { PlainError } from "./errors.js";
 import type { Progress, SentRequest, Settings } from "./options.js";
+import type { Description, Failure, Timings } from "./worker/heads.js";
 
-/** The type of a field, used by {@link Value.value} to convert the field's text (docs/tables.md, "Types"). */
-export type FieldType =
-  | "text"
-  | "bytes"
-  | "integer"
-  | "number"
-  | "decimal"
-  | "boolean"
-  | "date"
-  | "time"
-  | "datetime"
-  | "instant"
-  | "duration"
-  | "uuid"
-  | "json";
-
-/** Description of a database, in the version last seen. */
-export interface Description {
-  /** The database's name. */
-  name: string;
-  /** The version: 64 hexadecimal digits. */
-  version: string;
-  /** The protocol's name. */
-  protocol: string;
-  /** True if values are looked up by key, false if by index. */
-  keyword: boolean;
-  /** Number of values in the table, among which a look-up is hidden. */
-  entries: number;
-  /** Names of a value's fields. */
-  fields: string[];
-  /** Types of the fields; empty if the table does not have them. */
-  types: FieldType[];
-  /** Number of servers that a look-up asks. */
-  servers: number;
-  /** Number of bins; a fetch brings one value of each bin. */
-  bins: number;
-  /** Bytes of the hints. */
-  hintBytes: number;
-  /** Bytes of a look-up's query to each server. */
-  queryBytes: number;
-  /** Bytes of a look-up's answer. */
-  answerBytes: number;
-  /** Bytes of the evaluation keys that the server needs; 0 if none. */
-  keysBytes: number;
-  /** True if a newer version is known; the next look-up starts by switching to it. */
-  outdated: boolean;
-}
+export type { Description, FieldType, Timings } from "./worker/heads.js";
 
 /** Storage of hints and keys. */
 export interface Storage {
@@ -59,25 +13,6 @@ export interface Storage {
   reason?: "denied" | "full";
   /** True if evaluation keys are stored too. */
   keys: boolean;
-}
-
-/** Costs of look-ups in milliseconds and bytes, summed over their requests. */
-export interface Timings {
-  requests: number;
-  sentBytes: number;
-  receivedBytes: number;
-  /** Bytes of evaluation keys uploaded; 0 if the server had them already or needs none. */
-  keysBytes: number;
-  /** Time to make the queries. */
-  queryMs: number;
-  /** Computation time that the server reports. */
-  serverMs: number;
-  /** Time between sending and receiving, without the server's computation. */
-  networkMs: number;
-  /** Time to decode the answers. */
-  decodeMs: number;
-  /** Time to upload evaluation keys. */
-  keysMs: number;
 }
 
 /** Keys to look up, as bytes. */
@@ -132,7 +67,7 @@ export type Call =
 
 export type Reply =
   | { reply: "done"; id: number; found?: Found }
-  | { reply: "failed"; id: number; error: PlainError }
+  | { reply: "failed"; id: number; error: Failure }
   | { reply: "progress"; progress: Progress }
   | { reply: "request"; request: SentRequest }
   | { reply: "standing"; standing: Standing };

@@ -1,6 +1,7 @@
 import { SpireaError } from "./errors.js";
 import type { Platform } from "./platform.js";
 import { LONGEST_MS } from "./time.js";
+import type { Options } from "./worker/heads.js";
 
 /** Progress of a long step. */
 export interface Progress {
@@ -73,18 +74,11 @@ export interface ConnectOptions {
   cache?: string;
 }
 
-/** Options for the worker, without callbacks and signals. Missing options have their defaults. */
-export interface Settings {
-  addresses: string[][];
-  database: string;
-  pinnedKey?: string;
-  token?: string;
-  attempts?: number;
-  timeout: number;
-  patience?: number;
-  maxPause?: number;
+/** Options for the worker, without callbacks and signals. */
+export interface Settings extends Options {
   maxHintBytes: number;
-  acceptWeakPrf: boolean;
+  timeout: number;
+  token?: string;
   keep: "persistent" | "memory";
   keepKeys: boolean;
   cache?: string;
@@ -176,7 +170,7 @@ export function settings(urls: string | readonly string[], options: ConnectOptio
     ...(options.token !== undefined && { token: options.token }),
     ...(options.cache !== undefined && { cache: options.cache }),
     ...(attempts !== undefined && { attempts }),
-    ...(patience !== undefined && { patience }),
-    ...(maxPause !== undefined && { maxPause }),
+    ...(patience !== undefined && { patienceMs: patience }),
+    ...(maxPause !== undefined && { maxPauseMs: maxPause }),
   };
 }

@@ -141,7 +141,7 @@ def _connected(config: Config) -> Any:
         except (ConnectionError, ValueError) as error:
             if _REFUSED in str(error.__cause__):
                 raise ClusterError(
-                    f"Ray at {config.ray.address} refuses this program: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to its token"
+                    f"Ray at {config.ray.address} refuses us: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to its token"
                 ) from error
             raise ClusterError(
                 f"there is no Ray at {config.ray.address!r}: {error}; start one with ray start --head, or set ray.address"

@@ -212,7 +212,7 @@ def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(t
 
 def test_a_port_in_use_is_named():
     port = pages.Pages("127.0.0.1:0", dict, str).port
-    with pytest.raises(spirea.ClusterError, match=rf"operations\.listen: no server can listen on 127\.0\.0\.1:{port}: .*in use"):
+    with pytest.raises(spirea.ClusterError, match=rf"operations\.listen: .* on 127\.0\.0\.1:{port}: .*in use"):
         pages.Pages(f"127.0.0.1:{port}", dict, str)
 
 

@@ -1,6 +1,7 @@
 // An instance of a compiled module, called by messages in its memory. bindings/wasm-memory documents the messages.
 
-import { type PlainError, type SpireaError, revived, stopped } from "../errors.js";
+import { type SpireaError, revived, stopped } from "../errors.js";
+import type { Failure } from "./heads.js";
 
 /** Exports of every module. */
 export interface MessageExports {
@@ -66,7 +67,7 @@ export class Compiled<Exports extends MessageExports> {
 
   /** Returns the failure of the last call. */
   failure(): SpireaError {
-    return revived(this.output<PlainError>().head);
+    return revived(this.output<Failure>().head);
   }
 
   /** Takes the output message of the last call; erases it in the instance. */

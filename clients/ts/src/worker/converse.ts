@@ -2,8 +2,9 @@
 
 import type { SpireaError } from "../errors.js";
 import type { Message } from "./compiled.js";
-import { type Instance, Next } from "./instance.js";
-import type { Came, Line, ToSend } from "./line.js";
+import { Next, type ToSend } from "./heads.js";
+import type { Instance } from "./instance.js";
+import type { Came, Line } from "./line.js";
 
 /** Queue of results, with the waiter for the next one. */
 class Mailbox {

@@ -1,12 +1,13 @@
 // The worker: executes the page's calls one after another.
 
 import { SpireaError, closed, plain, stopped } from "../errors.js";
-import type { Call, Description, Found, Indices, Keys, Outcome, Reply, Timings, Wanted } from "../messages.js";
+import type { Call, Found, Indices, Keys, Outcome, Reply, Wanted } from "../messages.js";
 import type { Progress, SentRequest, Settings } from "../options.js";
 import { indexBytes, joined } from "./bytes.js";
 import { converse } from "./converse.js";
 import { Forms, formsUrl } from "./forms.js";
-import { Instance, Next, checkEngine, moduleUrl, now, random } from "./instance.js";
+import { type Found as Head, Next, type Outcome as Lengths } from "./heads.js";
+import { Instance, checkEngine, moduleUrl, now, random } from "./instance.js";
 import { Keeper } from "./keeper.js";
 import { Line } from "./line.js";
 import type { Store } from "./store.js";
@@ -22,9 +23,6 @@ export interface Host {
 
 /** Least time between two reports of progress, in milliseconds. */
 const REPORT_EVERY = 50;
-
-/** A value in the output's head: the lengths of its fields, or the reason for no value. */
-type Shown = { value: number[] } | "absent" | "dropped";
 
 interface Client {
   instance: Instance;
@@ -90,23 +88,21 @@ export class Engine {
   }
 
   async #connect(settings: Settings, signal: AbortSignal): Promise<void> {
-    const { addresses, database, timeout, token, shown, keepKeys } = settings;
+    const { timeout, token, shown, keep, keepKeys, cache, ...options } = settings;
     const progress = (phase: Progress["phase"], done: number, total: number) => this.#report({ phase, done, total });
     checkEngine();
     const made = (module: WebAssembly.Module) => Instance.of(module, { random, now, progress });
     const instance = await this.#loaded("the compiled client", moduleUrl(), made, signal);
     const place = this.#host.place(settings);
-    const scope = [database, ...addresses.map((of) => of[0]).sort()].join(" ");
-    const keeper = new Keeper(instance, scope, settings.maxHintBytes);
+    const scope = [options.database, ...options.addresses.map((of) => of[0]).sort()].join(" ");
+    const keeper = new Keeper(instance, scope, options.maxHintBytes);
     if (place) await keeper.open(place, keepKeys, token);
     const show = (request: SentRequest) => this.#host.reply({ reply: "request", request });
-    const options = { timeout, ...(token !== undefined && { token }), ...(shown && { show }) };
-    const lines = addresses.map((_, server) => new Line(server, options));
+    const lineOptions = { timeout, ...(token !== undefined && { token }), ...(shown && { show }) };
+    const lines = options.addresses.map((_, server) => new Line(server, lineOptions));
     const client = { instance, keeper, lines };
     try {
-      const { pinnedKey, attempts, patience, maxPause, maxHintBytes, acceptWeakPrf } = settings;
-      const policy = { attempts, patienceMs: patience, maxPauseMs: maxPause, maxHintBytes, acceptWeakPrf };
-      await this.#converse(client, () => instance.connect({ addresses, database, pinnedKey, ...policy }), signal);
+      await this.#converse(client, () => instance.connect(options), signal);
     } catch (error) {
       keeper.close();
       throw error;
@@ -163,7 +159,7 @@ export class Engine {
     if (!this.#client) throw closed();
     const { instance, keeper } = this.#client;
     await keeper.takeSecret();
-    if (instance.describe<Description>().outdated) await keeper.recall();
+    if (instance.describe().outdated) await keeper.recall();
     const begin = () => {
       if ("keys" in wanted) {
         const lengths = wanted.keys.map((key) => key.length);
@@ -177,12 +173,12 @@ export class Engine {
     } finally {
       if ("keys" in wanted) wanted.keys.forEach((key) => key.fill(0));
     }
-    const { head, body } = instance.output<{ values: Shown[]; versions: [string, number][] } & Timings>();
+    const { head, body } = instance.output<Head>();
     await keeper.store();
     keeper.settle();
     const { values, versions, ...timings } = head;
     let start = 0;
-    const outcome = (value: Shown): Outcome => {
+    const outcome = (value: Lengths): Outcome => {
       if (typeof value === "string") return value;
       const field = (length: number) => {
         start += length;
@@ -212,7 +208,7 @@ export class Engine {
     if (!this.#client) return;
     const { instance, keeper } = this.#client;
     try {
-      const standing = { description: instance.describe<Description>(), storage: keeper.storage };
+      const standing = { description: instance.describe(), storage: keeper.storage };
       this.#host.reply({ reply: "standing", standing });
     } catch {
       // The instance has stopped. The call in which it stopped reports the error.

@@ -3,9 +3,7 @@
 import { SpireaError } from "../errors.js";
 import { Compiled, type Message, type MessageExports, type Random, instantiated } from "./compiled.js";
 import type { Forms } from "./forms.js";
-
-/** Next step of a conversation; the numbers are those of bindings/wasm. */
-export const Next = { Send: 1, Read: 2, Wait: 3, Connected: 4, Values: 5, Failed: 6, Rules: 7 } as const;
+import type { Came, Change, Description, Kept, Options, Stored, Wanted } from "./heads.js";
 
 interface Exports extends MessageExports {
   give(): number;
@@ -92,17 +90,17 @@ export class Instance extends Compiled<Exports> {
   }
 
   /** Gives stored data to the client. */
-  give(head: object, body?: Uint8Array): void {
+  give(head: Stored, body?: Uint8Array): void {
     this.tell(() => this.exports.give(), head, body);
   }
 
   /** Starts the conversation that connects. */
-  connect(options: object): void {
+  connect(options: Options): void {
     this.tell(() => this.exports.connect(), options);
   }
 
   /** Starts the conversation of a look-up. */
-  lookUp(wanted: object, body: Uint8Array): void {
+  lookUp(wanted: Wanted, body: Uint8Array): void {
     this.tell(() => this.exports.look_up(), wanted, body);
   }
 
@@ -116,7 +114,7 @@ export class Instance extends Compiled<Exports> {
     this.call(() => this.exports.provide_rules());
   }
 
-  received(head: object, body?: Uint8Array): void {
+  received(head: Came, body?: Uint8Array): void {
     this.tell(() => this.exports.received(), head, body);
   }
 
@@ -125,7 +123,7 @@ export class Instance extends Compiled<Exports> {
   }
 
   /** Takes the next change to store, if there is one. */
-  takeChange<Head>(): Message<Head> | undefined {
+  takeChange(): Message<Change> | undefined {
     return this.call(() => this.exports.take_change()) ? this.output() : undefined;
   }
 
@@ -134,13 +132,13 @@ export class Instance extends Compiled<Exports> {
   }
 
   /** Yields the evaluation keys to store. */
-  *keptKeys<Head>(): Generator<Message<Head>> {
+  *keptKeys(): Generator<Message<Kept>> {
     this.call(() => this.exports.keep_keys());
     while (this.call(() => this.exports.take_keys())) yield this.output();
   }
 
-  describe<Head>(): Head {
+  describe(): Description {
     this.call(() => this.exports.describe());
-    return this.output<Head>().head;
+    return this.output<Description>().head;
   }
 }

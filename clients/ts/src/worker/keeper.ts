@@ -7,16 +7,10 @@
 import { SpireaError } from "../errors.js";
 import type { Storage } from "../messages.js";
 import { joined } from "./bytes.js";
+import type { Change } from "./heads.js";
 import type { Instance } from "./instance.js";
 import { keyScope } from "./scope.js";
 import { type Name, type Store, kept } from "./store.js";
-
-/** A change to store, in the format of bindings/wasm. */
-type Change =
-  | { change: "piece"; hint: string; index: number }
-  | { change: "drop"; hint: string }
-  | { change: "latest"; slot: string; hint: string }
-  | { change: "seen"; pin: string; sequence: number };
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -122,7 +116,7 @@ export class Keeper {
 
   /** Stores the instance's changes. Returns `undefined` if there are none. */
   store(): Promise<void> | undefined {
-    const change = this.#instance.takeChange<Change>();
+    const change = this.#instance.takeChange();
     return change && this.#storeFrom(change);
   }
 
@@ -171,7 +165,7 @@ export class Keeper {
     await this.#attempt(async () => {
       const puts: [Name, Uint8Array][] = [];
       const living = new Set<string>();
-      for (const { head, body } of this.#instance.keptKeys<{ keys: string; record: number }>()) {
+      for (const { head, body } of this.#instance.keptKeys()) {
         living.add(head.keys);
         puts.push([["secret", this.#keyScope, head.keys], body.slice(0, head.record)]);
         if (!this.#keys.has(head.keys)) puts.push([["keys", this.#keyScope, head.keys], body.slice(head.record)]);
@@ -233,7 +227,7 @@ export class Keeper {
   #giveSeen(value: Uint8Array): void {
     const { pin, sequence } = read(value);
     if (typeof pin !== "string" || !Number.isSafeInteger(sequence) || Number(sequence) < 0) return;
-    this.#instance.give({ stored: "seen", pin, sequence });
+    this.#instance.give({ stored: "seen", pin, sequence: Number(sequence) });
   }
 
   async #giveKeys(store: Store): Promise<void> {
@@ -249,7 +243,7 @@ export class Keeper {
 
   async #storeFrom(first: { head: Change; body: Uint8Array }): Promise<void> {
     let change: typeof first | undefined = first;
-    for (; change; change = this.#instance.takeChange<Change>()) {
+    for (; change; change = this.#instance.takeChange()) {
       const { head, body } = change;
       await this.#attempt(() => this.#storeOne(head, body));
     }

@@ -2,23 +2,13 @@
 
 import type { SentRequest } from "../options.js";
 import { within } from "../time.js";
-
-/** A request, in the format of the instance. */
-export interface ToSend {
-  server: number;
-  method: "GET" | "POST";
-  url: string;
-  headers: [string, string][];
-}
+import type { Came as Head, Kind, ToSend } from "./heads.js";
 
 /** Result of a step, in the format of the instance. */
 export interface Came {
-  head: object;
+  head: Head;
   body?: Uint8Array;
 }
-
-/** Kinds of failures, named as in bindings/wasm. */
-type Kind = "unreachable" | "unknown-host" | "timed-out" | "broken" | "untrusted";
 
 /** Bytes handed on at a time, and most bytes read beyond what a conversation needs. */
 const PIECE_BYTES = 1 << 18;
@@ -75,7 +65,7 @@ export class Line {
       this.#reader = response.body?.getReader();
       // Redirections are not followed, and browsers hide their status and target.
       const status = response.type === "opaqueredirect" ? 307 : response.status;
-      const [etag, retryAfter] = ["etag", "retry-after"].map((name) => response.headers.get(name));
+      const [etag, retryAfter] = [response.headers.get("etag"), response.headers.get("retry-after")];
       return { head: { received: "head", server: this.#server, status, etag, retryAfter } };
     } catch (error) {
       return this.#failed(abort, error, "unreachable");
