@@ -15,9 +15,10 @@ use crate::shim::{
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/ts/src/worker/heads.ts");
 
 const HEAD: &str = "\
-// Heads of the messages between this package and the compiled client, and the public types that they contain.
+// Heads of the messages to and from the compiled client, and the public types that they contain.
 //
-// Generated from bindings/wasm by its tests; `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-wasm contract` writes it.
+// A test of bindings/wasm generates this file:
+// SPIREA_WRITE_VECTORS=1 cargo test -p spirea-wasm contract
 
 ";
 
