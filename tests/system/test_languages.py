@@ -89,7 +89,7 @@ def test_calls_and_descriptions():
     assert python_members(path, "Client") | {"connect"} == python_members(path, "AsyncClient")
     client = typescript_members("clients/ts/src/client.ts", "export class Client")
     assert column(calls, 1) | {"description", "storage"} == client
-    assert column(database, 1) == typescript_members("clients/ts/src/messages.ts", "export interface Description")
+    assert column(database, 1) == typescript_members("clients/ts/src/worker/heads.ts", "export interface Description")
 
 
 def test_values():
@@ -99,12 +99,13 @@ def test_values():
 
 
 def arms(path, opening, enum):
-    """Returns the results of a match of errors by pattern, which is written as the page writes it."""
+    """Returns the results of a match of errors by pattern, which is written as the page writes it. A result is a text, or a
+    code by its variant."""
     body = read(path).split(opening, 1)[1].split("_ =>", 1)[0]
     pattern = re.compile(rf"{enum}::(\w+)(?:\(\w+Error::(\w+))?")
     return {
-        f"{outer}({inner})" if inner else outer: result
-        for patterns, result in re.findall(r"([^=]+)=> \"([\w-]+)\",", body)
+        f"{outer}({inner})" if inner else outer: text or re.sub("(?<!^)([A-Z])", r"-\1", variant).lower()
+        for patterns, text, variant in re.findall(r"([^=]+)=> (?:\"([\w-]+)\"|Code::(\w+)),", body)
         for outer, inner in pattern.findall(patterns)
     }
 
@@ -133,5 +134,6 @@ def test_every_error_is_listed():
     variants = set(re.findall(r"^    (\w+)(?:\(| \{|,)", errors, re.MULTILINE))
     listed = {name.split("(")[0] for name in column("Errors", 3)}
     assert listed == variants - {"Server", "Party"}
-    codes = set(re.findall(r'^  \| "([a-z-]+)"', read("clients/ts/src/errors.ts"), re.MULTILINE))
+    generated = read("clients/ts/src/worker/heads.ts").split("export type ErrorCode =", 1)[1].split("\n\n", 1)[0]
+    codes = set(re.findall(r"^  \| \"([a-z-]+)\"", generated, re.MULTILINE))
     assert column("Errors", 1) | {"closed", "no-worker"} == codes
