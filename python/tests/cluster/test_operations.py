@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import threading
 import time
 
@@ -252,6 +253,21 @@ class Dying:
 
     def remote(self, *given, **named):
         return self.left.pop() if self.left else (given, named)
+
+
+def test_a_ray_that_wants_its_token_is_told_from_one_that_does_not_run(monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def init(*_, **__):
+        raise ConnectionError("no connection") from RuntimeError("InvalidAuthToken: it is missing")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(command, "_reached", lambda address: None)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    conf = config.Config("library", "/store", "/state", "/work", (config.Database("a", "/a", 1),))
+    with pytest.raises(spirea.ClusterError, match="refuses us: set RAY_AUTH_MODE=token"):
+        command._connected(conf)
 
 
 def test_a_call_is_repeated_if_the_controller_dies_meanwhile(monkeypatch):
