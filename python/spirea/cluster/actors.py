@@ -188,10 +188,10 @@ class Hands:
             except ActorUnavailableError:
                 hand.unreached = True
             except RayActorError as error:
-                return Seen("dead", node, why=_last_line(error))
+                return Seen("dead", node, why=last_line(error))
             except RayError as error:
                 hand.unreached = True
-                return Seen("silent", node, why=_last_line(error))
+                return Seen("silent", node, why=last_line(error))
         said = hand.report
         if not said:
             return self._unheard(hand)
@@ -231,7 +231,8 @@ class Hands:
             remove_placement_group(hand.place)
 
 
-def _last_line(error: RayError) -> str:
+def last_line(error: RayError) -> str:
+    """Returns the last line of an error, which names its cause."""
     return str(error).strip().rpartition("\n")[2]
 
 

@@ -199,7 +199,9 @@ def _ask(method: Any, *given: Any, patience: float = 0.0, **named: Any) -> Any:
         except (GetTimeoutError, RayActorError) as error:
             # Ray starts no actor again whose start raised an exception.
             if getattr(error, "actor_init_failed", False):
-                reason = str(error).strip().rpartition("\n")[2].removeprefix("spirea.errors.ClusterError: ")
+                from .actors import last_line
+
+                reason = last_line(error).removeprefix("spirea.errors.ClusterError: ")
                 raise ClusterError(f"the controller cannot start: {reason}") from error
             if time.monotonic() + _ROUND >= deadline:
                 raise ClusterError("the controller does not answer; Ray starts it again, try again in a moment") from error
