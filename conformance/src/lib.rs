@@ -132,7 +132,7 @@ struct Stored {
 }
 
 fn stored<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, records: &[Vec<u8>]) -> Stored {
-    let stored = params.stored();
+    let stored = params.stored;
     let mut matrix = vec![0; stored.bytes() as usize];
     for (index, record) in records.iter().enumerate() {
         for (byte, &value) in record.iter().enumerate() {
@@ -146,8 +146,8 @@ fn stored<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, records
     let (matrix, progress) = (&files.matrix, &mut |_| ());
     let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
     params.on().precompute(backend, job).unwrap();
-    assert_eq!(hint.len() as u64, params.sizes().hint_bytes);
-    assert_eq!(server.len() as u64, params.server_bytes());
+    assert_eq!(hint.len() as u64, params.sizes.hint_bytes);
+    assert_eq!(server.len() as u64, params.server_bytes);
     std::fs::write(&files.server, server).unwrap();
     Stored { files, hint, folder }
 }
@@ -171,8 +171,8 @@ fn open<B: ProtocolBackend>(
     let Stored { files, hint, folder: _folder } = stored;
     let open = |opening| params.on().open(backend, &files, opening).unwrap();
     let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
-    assert_eq!(servers.len(), params.parties());
-    assert!(servers.iter().all(|server| server.sizes() == params.sizes()));
+    assert_eq!(servers.len(), params.parties);
+    assert!(servers.iter().all(|server| server.sizes() == params.sizes));
     let client = params.client(&hint, &[], &mut SecretRng::deterministic_for_tests(11)).unwrap();
     let keys = client.keys().map(|keys| servers[0].prepare_keys(keys.bytes()).unwrap());
     Setup { params: params.clone(), servers, client, keys, hint, records }
@@ -214,7 +214,7 @@ pub const LEAST_MARGIN_BITS: f64 = 3.0;
 /// Checks that every record of `indices` decodes from the bytes of answers to batches, and that the
 /// noise keeps a margin. Returns the measured margin in bits.
 pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f64 {
-    let sizes = setup.params.sizes();
+    let sizes = setup.params.sizes;
     let (mut squares, mut count) = (0.0, 0usize);
     for batch in indices.chunks(setup.max_batch().min(16)) {
         let prepared = batch.iter().map(|&index| setup.client.query(index, rng).unwrap());

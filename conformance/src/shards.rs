@@ -65,7 +65,7 @@ pub fn divided<B: ProtocolBackend>(
     let records = records(params, Content::Random(5));
     let stored = stored(oracle, params, &records);
     let client = params.client(&stored.hint, &[], rng).unwrap();
-    let mut queries = vec![Vec::new(); params.parties()];
+    let mut queries = vec![Vec::new(); params.parties];
     let mut states = Vec::new();
     for index in 0..look_ups {
         let prepared = client.query(index, rng).unwrap();
@@ -132,7 +132,7 @@ impl Divided {
         self.partials_combine(backend, residence, count);
         for (party, opening) in self.openings(residence) {
             let together = Sharded::new(self.shards(backend, opening, count)).unwrap();
-            assert_eq!(together.sizes(), self.params.sizes());
+            assert_eq!(together.sizes(), self.params.sizes);
             let keys = self.keys(&together);
             let answers = together.answer(&self.batch(party, keys.as_ref())).unwrap();
             assert!(answers == self.expected[party], "{count} shares of {:?} as one", self.params);
@@ -180,7 +180,7 @@ impl Divided {
             let shares = Share::new(0, count).unwrap();
             let alone: Vec<Box<dyn Responder>> = shares.all().map(own).collect();
             let needed = alone[0].partial_keys_bytes();
-            assert!([0, self.params.sizes().keys_bytes].contains(&needed));
+            assert!([0, self.params.sizes.keys_bytes].contains(&needed));
             for (shard, expected) in alone.iter().zip(&expected) {
                 // If a fold needs no keys, its batch has none.
                 let keys = self.keys(&**shard).filter(|_| needed > 0);
@@ -272,7 +272,7 @@ impl Divided {
                 match shards[0].combine(&batch, &parsed(vec![wrong, second.clone()])) {
                     Ok(answers) => {
                         assert_eq!(answers.len(), batch.len());
-                        assert!(answers.iter().all(|it| it.len() == self.params.sizes().answer_bytes));
+                        assert!(answers.iter().all(|it| it.len() == self.params.sizes.answer_bytes));
                     }
                     Err(error) => assert!(error.to_string().contains("below the ring's primes"), "{error}"),
                 }

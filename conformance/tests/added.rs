@@ -118,7 +118,7 @@ impl Attack {
     /// the known record into a record that names the column.
     fn new(protocol: &str, ratio: impl Fn(u64) -> u32) -> Self {
         let (params, known) = (parameters(protocol), record_of(KNOWN));
-        let per_column = params.grid().records_per_unit() as u64;
+        let per_column = params.grid.records_per_unit() as u64;
         // The known record's position in its unit; forged records have this position in every
         // column.
         let within = KNOWN % per_column;
@@ -153,7 +153,7 @@ impl Attack {
     /// Makes a query of the honest table's client for the record at the known record's position in
     /// another column.
     fn earlier(&self, column: u64, rng: &mut SecretRng) -> Vec<u8> {
-        let per_column = self.honest.params.grid().records_per_unit() as u64;
+        let per_column = self.honest.params.grid.records_per_unit() as u64;
         let index = column * per_column + KNOWN % per_column;
         self.honest.client.query(index, rng).unwrap().queries.remove(0)
     }

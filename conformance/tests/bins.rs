@@ -36,7 +36,7 @@ fn cpu() -> Arc<CpuBackend> {
 /// Answers several queries as one batch. For each query, checks the wanted records and the records
 /// of all bins.
 fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
-    let (bins, sizes) = (setup.client.bins(), setup.params.sizes());
+    let (bins, sizes) = (setup.client.bins(), setup.params.sizes);
     let chosen: Vec<_> = batch.iter().map(|wanted| bins.choose(wanted, rng).unwrap()).collect();
     let prepared = chosen.iter().map(|chosen| setup.client.query_bins(&chosen.records, rng).unwrap());
     let (queries, states): (Vec<_>, Vec<_>) =
@@ -175,7 +175,7 @@ fn one_bin_is_no_bins() {
             (choose(protocol, 1000, 40, 1), Choice { protocol: protocol.into(), ..Choice::default() });
         assert_eq!(one, ProtocolParams::choose(&none, Seed::new([7; 32]), 1000, 40).unwrap());
         assert!(!String::from_utf8(one.to_json()).unwrap().contains("bins"));
-        assert_eq!(one.bins(), 1);
+        assert_eq!(one.bins, 1);
         let setup = setup(&cpu(), &one, Content::Random(1));
         let rng = || SecretRng::deterministic_for_tests(5);
         let query = setup.client.query(17, &mut rng()).unwrap().queries;
@@ -223,11 +223,11 @@ fn bins_cost_no_more_evaluations() {
     let (whole, bins) = (choose("dpf-xor", 1 << 20, 40, 1), choose("dpf-xor", 1 << 20, 40, 64));
     let calls = |points, count| count * Domain::new(points, OutputKind::Bit).unwrap().calls(PrfKind::Aes128);
     assert_eq!(calls(1 << 20, 1) - calls(1 << 14, 64), 2 * 63);
-    assert_eq!((whole.matrix_bytes(), whole.memory_bytes()), (bins.matrix_bytes(), bins.memory_bytes()));
-    let count = |params: &ProtocolParams| params.work().iter().map(|work| work.count).sum::<f64>();
+    assert_eq!((whole.matrix_bytes(), whole.memory_bytes), (bins.matrix_bytes(), bins.memory_bytes));
+    let count = |params: &ProtocolParams| params.work.iter().map(|work| work.count).sum::<f64>();
     assert_eq!(count(&whole), count(&bins));
     let key_bytes = Domain::new(1 << 14, OutputKind::Bit).unwrap().key_bytes();
-    assert_eq!((bins.sizes().query_bytes, bins.sizes().answer_bytes), (64 * key_bytes, 64 * 40));
+    assert_eq!((bins.sizes.query_bytes, bins.sizes.answer_bytes), (64 * key_bytes, 64 * 40));
 }
 
 #[test]
@@ -292,16 +292,16 @@ fn bins_that_cannot_be_are_refused() {
     }
     for protocol in WITH_BINS {
         let params = choose(protocol, 1000, 40, 10);
-        assert_eq!(params.bins(), 10);
-        assert_eq!(params.of_delta(Seed::new([0; 32]), 10, 20).unwrap().bins(), 1);
-        assert_eq!(params.reshaped(Seed::new([0; 32]), 2000, 40).unwrap().bins(), 10);
+        assert_eq!(params.bins, 10);
+        assert_eq!(params.of_delta(Seed::new([0; 32]), 10, 20).unwrap().bins, 1);
+        assert_eq!(params.reshaped(Seed::new([0; 32]), 2000, 40).unwrap().bins, 10);
     }
     // Groups of exppack-simple are its bins.
     let packed = choose("exppack-simple", 1000, 40, 10);
     let with = |members: &[(&str, u64)]| {
         let mut json: serde_json::Value = serde_json::from_slice(&packed.to_json()).unwrap();
         members.iter().for_each(|&(name, value)| json["grid"][name] = value.into());
-        ProtocolParams::from_json(json.to_string().as_bytes()).map(|params| params.bins())
+        ProtocolParams::from_json(json.to_string().as_bytes()).map(|params| params.bins)
     };
     assert_eq!(with(&[("groups", 11)]).unwrap(), 11);
     for wrong in [

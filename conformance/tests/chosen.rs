@@ -39,7 +39,7 @@ fn with_grid(
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     json["grid"]["groups"] = groups.into();
     json["grid"]["columns"] = columns.into();
-    json["grid"]["records"] = (groups * columns * params.grid().records_per_unit()).into();
+    json["grid"]["records"] = (groups * columns * params.grid.records_per_unit()).into();
     ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn extreme_databases_decode_under_every_parameter_set() {
         for content in [Content::Constant(0xff), Content::Alternating] {
             let mut setup = setup(&backend, &params, content);
             let greatest = greatest_error(&mut setup, &ends(&params)[..1], clients(), &mut rng);
-            println!("{protocol} {}, {keys:?}, {content:?}: greatest error {greatest:.4}", params.set());
+            println!("{protocol} {}, {keys:?}, {content:?}: greatest error {greatest:.4}", params.set);
         }
     }
 }
@@ -140,7 +140,7 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
         let ring = Some(ring.name().to_owned());
         let choice = Choice { protocol: "exppack-simple".into(), ring, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 40, 900).unwrap();
-        let rows = params.grid().records_per_unit() * params.record_bytes();
+        let rows = params.grid.records_per_unit() * params.record_bytes();
         let [random, repeated] = [Content::Random(3), Content::Constant(0xff)].map(|content| {
             let setup = setup(&backend, &params, content);
             let (mut squares, mut common) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
                 [0.5, 0.99, 1.0].map(|share| squares[((squares.len() - 1) as f64 * share) as usize].sqrt());
             println!(
                 "{}, {content:?}: {:.3} over all, half below {half:.3}, 99% below {most:.3}, largest {largest:.3}",
-                params.set(),
+                params.set,
                 all.sqrt()
             );
             let of_keys: Vec<f64> = common.chunks(look_ups).map(variance).collect();
@@ -332,7 +332,7 @@ impl Tree {
 /// Returns a database whose hint follows the signs of the tree as closely as one entry in each row
 /// allows: each row has a 1 in the column whose row of A correlates most with the row's signs.
 fn aligned_with_the_matrix(params: &ProtocolParams, spread: Spread) -> Vec<Vec<u8>> {
-    let grid = params.grid();
+    let grid = params.grid;
     let public = PublicMatrix::new(LweSet::Module1280, params.seed().unwrap(), grid.columns);
     let a: Vec<f32> = public.entries().iter().map(|&word| word as i32 as f32).collect();
     let entries = a.len() / grid.columns;

@@ -120,10 +120,10 @@ fn vector(name: &str, index: u64) -> String {
         ("record", json!(hex::encode(&record))),
         ("answers", hexes(&answers)),
     ];
-    if params.key_delivery() == Some(KeyDelivery::PerQuery) {
+    if params.key_delivery == Some(KeyDelivery::PerQuery) {
         members.push(("hint", json!(hex::encode(&setup.hint))));
     }
-    if params.bins() > 1 {
+    if params.bins > 1 {
         // Two of these records lie in one bin.
         let wanted = [3, 39, 2, 20];
         let mut rng = SecretRng::deterministic_for_tests(QUERY_SEED);

@@ -76,7 +76,7 @@ impl Case {
     /// Returns two pieces of a planned matrix with their names: one with all columns, and one with
     /// all groups.
     fn pieces(self, planned: &ProtocolParams) -> Vec<(&'static str, ProtocolParams)> {
-        let columns = if is_long() { planned.grid().columns as u64 } else { FEW_COLUMNS };
+        let columns = if is_long() { planned.grid.columns as u64 } else { FEW_COLUMNS };
         let all_columns = |rows: &[(&str, u64)]| piece(planned, &[rows, &[("columns", columns)]].concat());
         match self.protocol {
             "simple" => vec![("columns", all_columns(&[("rows", 512)]))],
@@ -158,12 +158,11 @@ fn check(protocol: &str) {
                 let greatest = errors.iter().map(|error| error.abs()).fold(0.0, f64::max);
                 let squares = errors.iter().map(|error| error * error).sum::<f64>();
                 let margin = -(squares / errors.len() as f64).sqrt().log2();
-                let (exceeded, failure) = (params.exceedance(greatest).unwrap(), params.failure().unwrap());
+                let (exceeded, failure) = (params.exceedance(greatest).unwrap(), params.failure.unwrap());
                 println!(
                     "{protocol} {} {:?}, all {piece}, {content:?}: greatest error {greatest:.4} of what decoding \
                      tolerates (exceeded: {exceeded}; failure: {failure}), margin {margin:.2} bits",
-                    params.set(),
-                    case.keys
+                    params.set, case.keys
                 );
                 let responses = (indices.len() as f64 * clients as f64).log2();
                 assert!(

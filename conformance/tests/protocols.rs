@@ -53,15 +53,13 @@ fn all_decode(all: &[ProtocolParams]) {
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
     for params in all {
-        let (protocol, records, record_bytes) = (params.name(), params.records(), params.record_bytes());
+        let (protocol, records, record_bytes) = (params.name, params.records(), params.record_bytes());
         assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), *params);
         let setup = setup(&backend, params, Content::Random(3));
         let margin = records_decode(&setup, &(0..records).collect::<Vec<_>>(), &mut rng);
         println!(
             "{protocol}: {records} records of {record_bytes} bytes: {margin:.2} bits of margin, failure {:?}, {:?} {:?}",
-            params.failure(),
-            params.sizes(),
-            params.grid()
+            params.failure, params.sizes, params.grid
         );
         malformed_queries_are_refused(&setup, &mut rng);
         queries_share_nothing(&setup, &mut rng);
@@ -77,7 +75,7 @@ fn selects(params: &ProtocolParams) {
     let indices: Vec<u64> =
         [0, records - 1].into_iter().chain((0..6).map(|_| rng.next_u64() % records)).collect();
     let margin = records_decode(&setup, &indices, &mut rng);
-    println!("{:?}: {margin:.2} bits of margin, failure {:?}", params.grid(), params.failure());
+    println!("{:?}: {margin:.2} bits of margin, failure {:?}", params.grid, params.failure);
 }
 
 /// Returns true if the small databases of a protocol are tested. The short form draws one of the
@@ -240,10 +238,10 @@ fn conservative_sets_decode_as_the_definition_says() {
             Choice { protocol: protocol.into(), security: SecurityLevel::Conservative, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap();
         let expected = if protocol == "onion" { "onion-26" } else { "module-1536" };
-        assert!(params.set().starts_with(expected), "{}", params.set());
+        assert!(params.set.starts_with(expected), "{}", params.set);
         let found = setup(&cpu, &params, Content::Random(3));
         let margin = records_decode(&found, &[0, records / 2, records - 1], &mut rng);
-        println!("{protocol}: {margin:.2} bits of margin, failure {:?}", params.failure());
+        println!("{protocol}: {margin:.2} bits of margin, failure {:?}", params.failure);
         malformed_queries_are_refused(&found, &mut rng);
         if is_long() || ["hybrid", "onion"].contains(&protocol) {
             let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
@@ -391,7 +389,7 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
     let mut rng = SecretRng::from_os().unwrap();
     for protocol in NAMES {
         let params = choose(protocol, 10, 20);
-        let hint = vec![0; params.sizes().hint_bytes as usize];
+        let hint = vec![0; params.sizes.hint_bytes as usize];
         let client = params.client(&hint, &[], &mut rng).unwrap();
         let mut seen = HashSet::new();
         for _ in 0..1000 {
@@ -404,7 +402,7 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
                 seen.insert((start, query[start..][..32].to_vec()));
             }
         }
-        let places = if query_bytes_of_ring(&params) == params.sizes().query_bytes { 1 } else { 2 };
+        let places = if query_bytes_of_ring(&params) == params.sizes.query_bytes { 1 } else { 2 };
         assert_eq!(seen.len(), 1000 * places, "{protocol}");
     }
 }
@@ -417,7 +415,7 @@ fn queries_that_bring_their_keys_share_no_secret() {
     let ring = RingSet::Fast.ring();
     for protocol in ONE_SHOT {
         let params = choose_one_shot(protocol, "fast", QueryForm::Short, 10, 20);
-        let hint = vec![0; params.sizes().hint_bytes as usize];
+        let hint = vec![0; params.sizes.hint_bytes as usize];
         // The two clients act like two sessions: a new client draws nothing that lasts.
         let clients = [(); 2].map(|()| params.client(&hint, &[], &mut rng).unwrap());
         assert!(clients.iter().all(|client| client.keys().is_none()));
@@ -451,8 +449,8 @@ fn queries_that_bring_their_keys_share_no_secret() {
 
 /// Returns the bytes of a query's ciphertext; 32 for a protocol without a ring.
 fn query_bytes_of_ring(params: &ProtocolParams) -> usize {
-    let rotated = params.key_shape().is_some_and(|shape| shape.rotations.is_some());
-    params.sets().ring.map_or(32, if rotated { rounded_query_bytes } else { query_bytes })
+    let rotated = params.key_shape.is_some_and(|shape| shape.rotations.is_some());
+    params.sets.ring.map_or(32, if rotated { rounded_query_bytes } else { query_bytes })
 }
 
 #[test]

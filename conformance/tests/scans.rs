@@ -40,8 +40,8 @@ fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
         let setup = setup_prepared_by(&cpu, &watched, &params, Content::Random(8));
         let query = setup.client.query(5, &mut rng).unwrap().queries.remove(0);
         let mut unreadable = query.clone();
-        let is_rotated = params.key_shape().is_some_and(|shape| shape.rotations.is_some());
-        match params.sets().ring {
+        let is_rotated = params.key_shape.is_some_and(|shape| shape.rotations.is_some());
+        match params.sets.ring {
             // The last value of the ciphertext is above every prime.
             Some(_) => unreadable.iter_mut().rev().take(4).for_each(|byte| *byte = 0xff),
             // The key belongs to another party.

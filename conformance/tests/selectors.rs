@@ -24,7 +24,7 @@ fn parameters(record_bytes: usize) -> ProtocolParams {
     // Numbers of 32 bits, so that the pad consists of words.
     let choice = Choice { protocol: "onion".into(), ring: Some("onion-32".into()), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 1, record_bytes).unwrap();
-    let per_unit = params.grid().records_per_unit() as u64;
+    let per_unit = params.grid.records_per_unit() as u64;
     with_grid(&params, &[("groups", GROUPS as u64), ("columns", 1), ("records", GROUPS as u64 * per_unit)])
 }
 
@@ -83,7 +83,7 @@ impl Attack {
         // The checksum's key is public. A table without proofs, whose payloads end with the proof,
         // gives the same seals.
         let forger = Table { proofs: None, payload_bytes: PAYLOAD_BYTES + proof_bytes, ..table.clone() };
-        let per_group = params.grid().records_per_unit() as u64;
+        let per_group = params.grid.records_per_unit() as u64;
         let lies = (0..GROUPS as u64).flat_map(|group| {
             let lie = forger.seal(KNOWN, &[payload(1000 + group), proof.clone()].concat());
             moved_to_the_first_pad(&params, group, &lie.repeat(per_group as usize))

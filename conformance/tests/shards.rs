@@ -55,7 +55,7 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
 
 /// Returns the parameters with five groups, so that winners of shares meet in several rounds.
 fn of_five_groups(params: &ProtocolParams) -> ProtocolParams {
-    let units = params.grid().groups * params.grid().columns;
+    let units = params.grid.groups * params.grid.columns;
     with_grid(params, &[("groups", 5), ("columns", units.div_ceil(5) as u64)])
 }
 

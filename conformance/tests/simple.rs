@@ -13,19 +13,26 @@ use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
 use spirea_lattice::noise::sub_gaussian_tail_log2;
 use spirea_math::random::{SecretRng, Seed};
+use spirea_protocols::Prepared;
 use spirea_protocols::choice::HintForm;
-use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::simple::Params;
-use spirea_protocols::{Prepared, Protocol as _};
 
 fn cpu_backends() -> Vec<Arc<CpuBackend>> {
     Isa::available().into_iter().map(|isa| Arc::new(CpuBackend::with_isa(isa, 2).unwrap())).collect()
 }
 
-fn choose(set: LweSet, records: u64, record_bytes: usize) -> Params {
+fn choose(set: LweSet, records: u64, record_bytes: usize) -> ProtocolParams {
     let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
-    Params::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
+    ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
+}
+
+/// Returns the parameters with some members replaced.
+fn with(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
+    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
+    for &(member, value) in members {
+        json[member] = value.into();
+    }
+    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
 #[test]
@@ -39,9 +46,7 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         // record is taller than the matrix and takes several columns.
         let shapes = [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)];
         for ((records, record_bytes), bits) in shapes.into_iter().zip([17, 17, 20, 31, 32]) {
-            let params = Params { hint_bits: bits, ..choose(set, records, record_bytes) };
-            let params = ProtocolParams::Simple(params);
-            params.validate().unwrap();
+            let params = with(&choose(set, records, record_bytes), &[("hint_bits", bits)]);
             let indices: Vec<u64> = (0..records).collect();
             let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
             for backend in cpu_backends() {
@@ -58,7 +63,7 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
 #[test]
 fn extreme_databases_decode() {
     let mut rng = SecretRng::from_os().unwrap();
-    let params = ProtocolParams::Simple(choose(LweSet::Module1280, 300, 90));
+    let params = choose(LweSet::Module1280, 300, 90);
     for content in [Content::Constant(0), Content::Constant(255), Content::Alternating] {
         let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, content);
         records_decode(&setup, &(0..300).collect::<Vec<_>>(), &mut rng);
@@ -68,10 +73,10 @@ fn extreme_databases_decode() {
 #[test]
 fn records_over_several_columns_decode() {
     let mut rng = SecretRng::from_os().unwrap();
-    let params = Params { rows: 64, columns: 1024, ..choose(LweSet::Module1280, 100, 630) };
-    assert_eq!(params.record_columns(), 10);
+    let params = with(&choose(LweSet::Module1280, 100, 630), &[("rows", 64), ("columns", 1024)]);
+    assert_eq!(params.grid.parts(), 10);
     for backend in cpu_backends() {
-        let setup = setup(&backend, &ProtocolParams::Simple(params.clone()), Content::Random(4));
+        let setup = setup(&backend, &params, Content::Random(4));
         records_decode(&setup, &(0..100).collect::<Vec<_>>(), &mut rng);
         malformed_queries_are_refused(&setup, &mut rng);
     }
@@ -81,9 +86,9 @@ fn records_over_several_columns_decode() {
 fn random_records_of_a_large_database_decode() {
     let mut rng = SecretRng::from_os().unwrap();
     let params = choose(LweSet::Module1280, 250_000, 256);
-    let records = params.records;
+    let records = params.records();
     let backend = Arc::new(CpuBackend::new(2).unwrap());
-    let setup = setup(&backend, &ProtocolParams::Simple(params), Content::Random(5));
+    let setup = setup(&backend, &params, Content::Random(5));
     let indices: Vec<u64> =
         [0, records - 1].into_iter().chain((0..62).map(|_| rng.next_u64() % records)).collect();
     records_decode(&setup, &indices, &mut rng);
@@ -156,7 +161,7 @@ fn content_aimed_at_the_matrix_does_not_make_rounded_hints_fail() {
         assert!(largest < NEEDED_LOG2 && usual < NEEDED_LOG2);
         // The stated bound is for a whole record, so it must not be far below the failure
         // probability measured for one byte.
-        assert!(chosen.failure().unwrap().log2 > largest - 25.0);
+        assert!(chosen.failure.unwrap().log2 > largest - 25.0);
         let [largest, usual] =
             [Rounding::Largest, Rounding::Usual].map(|rounding| failure_log2(16, rounding));
         assert!(usual < NEEDED_LOG2 && largest > NEEDED_LOG2, "{usual}, {largest}");
@@ -168,7 +173,7 @@ proptest! {
     #[test]
     fn databases_of_any_shape_decode(records in 1u64..500, record_bytes in 1usize..600, seed: u64) {
         let mut rng = SecretRng::from_os().unwrap();
-        let params = ProtocolParams::Simple(choose(LweSet::Module1280, records, record_bytes));
+        let params = choose(LweSet::Module1280, records, record_bytes);
         for backend in cpu_backends() {
             let setup = setup(&backend, &params, Content::Random(seed));
             let indices: Vec<u64> = (0..20).map(|_| rng.next_u64() % records).collect();

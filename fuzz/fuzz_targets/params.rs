@@ -10,17 +10,17 @@ use spirea_protocols::registry::ProtocolParams;
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(params) = ProtocolParams::from_json(bytes) {
         assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
-        assert!(params.failure().is_none_or(|failure| failure.log2 <= -60.0));
-        assert!(params.security_bits() >= 127.0);
-        let (sizes, stored) = (params.sizes(), params.stored());
-        assert!(params.bins() > 0 && (params.bins() == 1 || params.name().starts_with("dpf")));
-        assert!(sizes.query_bytes > 0 && sizes.answer_bytes > 0 && params.memory_bytes() > 0);
+        assert!(params.failure.is_none_or(|failure| failure.log2 <= -60.0));
+        assert!(params.security_bits >= 127.0);
+        let (sizes, stored) = (params.sizes, params.stored);
+        assert!(params.bins > 0 && (params.bins == 1 || params.name.starts_with("dpf")));
+        assert!(sizes.query_bytes > 0 && sizes.answer_bytes > 0 && params.memory_bytes > 0);
         for index in [0, params.records() / 2, params.records() - 1] {
             for byte in [0, params.record_bytes() - 1] {
                 assert!(stored.offset(index, byte) < stored.bytes());
             }
         }
-        assert!(params.work().iter().all(|work| work.count > 0.0));
+        assert!(params.work.iter().all(|work| work.count > 0.0));
     }
     // Repeats the bytes to the lengths that the parsers require.
     if let Some(first) = bytes.first() {

@@ -44,9 +44,9 @@ impl From<Stored> for Snapshot {
             record_bytes: table.record_bytes(),
             fields: table.fields.clone(),
             types: table.types.iter().map(|kind| kind.name()).collect(),
-            protocol: protocol.name().into(),
-            servers: protocol.parties(),
-            bins: protocol.bins(),
+            protocol: protocol.name.into(),
+            servers: protocol.parties,
+            bins: protocol.bins,
             manifest: String::from_utf8_lossy(&manifest.to_bytes()).into_owned(),
         }
     }

@@ -42,9 +42,9 @@ impl About {
             rows: table.entries,
             fields: table.fields.clone(),
             types: table.types.iter().map(|kind| kind.name()).collect(),
-            protocol: protocol.name().into(),
-            servers: protocol.parties(),
-            bins: protocol.bins(),
+            protocol: protocol.name.into(),
+            servers: protocol.parties,
+            bins: protocol.bins,
         }
     }
 }

@@ -158,9 +158,9 @@ impl Asker {
                 let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
                 let params =
                     ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap();
-                let hint = vec![0; params.sizes().hint_bytes as usize];
+                let hint = vec![0; params.sizes.hint_bytes as usize];
                 let client = params.client(&hint, &[], &mut SecretRng::deterministic_for_tests(1)).unwrap();
-                Self { client, record_bytes, answer_bytes: params.sizes().answer_bytes }
+                Self { client, record_bytes, answer_bytes: params.sizes.answer_bytes }
             })
             .into()
     }
@@ -209,8 +209,7 @@ impl Combiner {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let files = Files::at(folder.join("matrix"), folder.join("server"));
-        for (file, bytes) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes())]
-        {
+        for (file, bytes) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes)] {
             std::fs::write(file.path(), vec![0; bytes as usize]).unwrap();
         }
         let backend = Arc::new(NaiveBackend);
@@ -222,7 +221,7 @@ impl Combiner {
         let (server, other) = (open(Role::Combines(first)), open(Role::Folds(second)));
         std::fs::remove_dir_all(&folder).unwrap();
         let mut rng = SecretRng::deterministic_for_tests(1);
-        let hint = vec![0; params.sizes().hint_bytes as usize];
+        let hint = vec![0; params.sizes.hint_bytes as usize];
         let client = params.client(&hint, &[], &mut rng).unwrap();
         let keys = client.keys().map(|keys| server.prepare_keys(keys.bytes()).unwrap());
         let query = client.query(0, &mut rng).unwrap().queries.swap_remove(0);

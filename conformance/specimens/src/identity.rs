@@ -28,7 +28,7 @@ pub fn identity(name: &str, version: Version, params: &ProtocolParams) -> Identi
         table: table(TableKind::Index, params.records(), params.record_bytes() - CHECKSUM_BYTES),
         hint: HintFile {
             file: StoredFile::at("none"),
-            bytes: params.sizes().hint_bytes,
+            bytes: params.sizes.hint_bytes,
             blake3: blake3::hash(b"").into(),
             rows: StoredFile::at("none"),
             rows_bytes: 0,

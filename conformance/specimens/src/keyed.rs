@@ -61,7 +61,7 @@ impl Default for Keyed {
 
 impl Responder for Keyed {
     fn sizes(&self) -> Sizes {
-        PARAMS.sizes()
+        PARAMS.sizes
     }
 
     fn max_batch(&self) -> usize {
@@ -83,7 +83,7 @@ impl Responder for Keyed {
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         (self.before_batch)();
         let first = |query: &Query<'_>| *query.keys.expect("keys").get::<u8>().expect("keys of its own");
-        Ok(queries.iter().map(|query| vec![first(query); PARAMS.sizes().answer_bytes]).collect())
+        Ok(queries.iter().map(|query| vec![first(query); PARAMS.sizes.answer_bytes]).collect())
     }
 }
 
@@ -94,12 +94,12 @@ pub fn database(name: &str, version: Version, responder: Keyed) -> Database {
 
 /// Returns `count` dummy queries.
 pub fn queries(count: usize) -> Vec<Bytes> {
-    vec![vec![0; PARAMS.sizes().query_bytes].into(); count]
+    vec![vec![0; PARAMS.sizes.query_bytes].into(); count]
 }
 
 /// Returns a client's keys; `client` is their first and third byte, and identifies them.
 pub fn keys(client: u8) -> Vec<u8> {
-    let mut bytes = vec![0; PARAMS.sizes().keys_bytes];
+    let mut bytes = vec![0; PARAMS.sizes.keys_bytes];
     (bytes[0], bytes[2]) = (client, client);
     bytes
 }

@@ -42,7 +42,7 @@ pub fn identity() -> Identity {
 /// Returns the database whose answers come from `behaviour`.
 pub fn database(behaviour: Behaviour) -> Database {
     let identity = identity();
-    let sizes = identity.params.sizes();
+    let sizes = identity.params.sizes;
     Database::new(identity, Box::new(Scripted { sizes, behaviour })).expect("its parts belong together")
 }
 
@@ -51,7 +51,7 @@ pub fn database(behaviour: Behaviour) -> Database {
 /// # Errors
 /// None; the type is that of a [`Behaviour`].
 pub fn echo(queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-    let answer_bytes = identity().params.sizes().answer_bytes;
+    let answer_bytes = identity().params.sizes.answer_bytes;
     Ok(queries.iter().map(|query| vec![query.bytes[0]; answer_bytes]).collect())
 }
 
@@ -71,6 +71,6 @@ pub fn gated() -> (Behaviour, Receiver<Vec<u8>>, Sender<()>) {
 
 /// Returns queries that begin with these bytes.
 pub fn queries(first: &[u8]) -> Vec<Bytes> {
-    let query_bytes = identity().params.sizes().query_bytes;
+    let query_bytes = identity().params.sizes.query_bytes;
     first.iter().map(|&byte| Bytes::from(vec![byte; query_bytes])).collect()
 }

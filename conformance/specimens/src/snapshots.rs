@@ -3,16 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use spirea_backend::{Backend, Residence};
+use spirea_backend::{Residence, StoredFile};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::Seed;
 use spirea_protocols::choice::Choice;
 use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash};
-use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
-use spirea_protocols::{FileHash, Opening, PlaceSalt, Protocol as _, Role, Salt, Table, TableKind, simple};
+use spirea_protocols::{FileHash, Opening, PlaceSalt, Precomputation, Role, Salt, Table, TableKind};
 use spirea_store::ingest::{Format, FormatHints, Selection};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot, Statistics, StoreError};
@@ -74,21 +72,13 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
     };
     let (records, record_bytes) = (table.records, table.record_bytes());
     let params =
-        simple::Params::choose(&Choice::default(), Seed::new([edition; 32]), records, record_bytes).unwrap();
-    let layout = params.layout();
-    let mut matrix = vec![0; layout.bytes()];
+        ProtocolParams::choose(&Choice::default(), Seed::new([edition; 32]), records, record_bytes).unwrap();
+    let mut matrix = vec![0; params.matrix_bytes() as usize];
     for (record, payload) in payloads.iter().enumerate() {
         for (i, byte) in table.seal(record as u64, payload).into_iter().enumerate() {
-            matrix[params.offset(record as u64, i)] = byte;
+            matrix[params.stored.offset(record as u64, i) as usize] = byte;
         }
     }
-    let uploaded = BACKEND.upload(layout, &matrix).unwrap();
-    let mut hint = Vec::new();
-    LweHint::compute(&**BACKEND, &params.public_matrix(), &uploaded, |_| ())
-        .unwrap()
-        .write_rounded(params.hint_bits, &mut hint)
-        .unwrap();
-
     let folder = folder.join(format!("{name}-{edition}"));
     std::fs::create_dir_all(&folder).unwrap();
     let entry = |file: &str, bytes: &[u8]| {
@@ -99,13 +89,18 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
             blake3: FileHash::new(*blake3::hash(bytes).as_bytes()),
         }
     };
+    let matrix_entry = entry(MATRIX_FILE, &matrix);
+    let (mut hint, mut server) = (Vec::new(), Vec::new());
+    let (matrix, progress) = (&StoredFile::at(folder.join(MATRIX_FILE)), &mut |_| ());
+    let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
+    params.on().precompute(&BACKEND, job).unwrap();
     let value_bytes = values.iter().map(Vec::len).sum::<usize>() as u64;
     let manifest = Manifest {
         format: FORMAT,
         name: name.into(),
         created: "2026-01-31T23:59:59Z".into(),
         delta_of: None,
-        matrix: entry(MATRIX_FILE, &matrix),
+        matrix: matrix_entry,
         hint: entry(HINT_FILE, &hint),
         hint_rows: Some(entry(HINT_ROWS_FILE, &params.hint_rows().unwrap().list(&hint))),
         server: None,
@@ -113,7 +108,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         apple: None,
         apple_tables: None,
         table,
-        protocol: ProtocolParams::Simple(params),
+        protocol: params,
         statistics: Statistics {
             rows: ROWS,
             value_bytes,

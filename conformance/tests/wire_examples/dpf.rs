@@ -42,7 +42,7 @@ fn bins() -> Vec<String> {
     let json = format!(r#"{{"protocol":"dpf-xor","prf":"aes-128","shares":"bit","grid":{grid},"bins":7}}"#);
     let params = ProtocolParams::from_json(json.as_bytes()).unwrap();
     let bins = params.client(&[], &[], &mut SecretRng::deterministic_for_tests(0)).unwrap().bins();
-    let (sizes, of_bins) = (params.sizes(), [0, 142, 143, 999].map(|index| bins.bin_of(index)));
+    let (sizes, of_bins) = (params.sizes, [0, 142, 143, 999].map(|index| bins.bin_of(index)));
     vec![
         "records, record_bytes, unit_rows, columns, bins: 1000, 64, 64, 1001, 7".into(),
         format!("rows of a bin: {}", bins.bin_records(0)),

@@ -88,9 +88,9 @@ fn lengths_of(parameters: &str) -> Vec<String> {
     let given: Vec<&str> = parameters.lines().filter(|line| line.starts_with('{')).collect();
     let params: Vec<_> =
         given.iter().map(|line| ProtocolParams::from_json(line.as_bytes()).unwrap()).collect();
-    assert!(params.iter().map(|params| params.name()).eq(NAMES));
+    assert!(params.iter().map(|params| params.name).eq(NAMES));
     let lines = params.iter().flat_map(|params| {
-        let sizes = params.sizes();
+        let sizes = params.sizes;
         let lengths = format!(
             "  query {}, answer {}, keys {}, hint {}",
             sizes.query_bytes, sizes.answer_bytes, sizes.keys_bytes, sizes.hint_bytes

@@ -35,9 +35,9 @@ fn packed_bins() -> Vec<String> {
     let json = format!(r#"{{"protocol":"exppack-simple",{sets},"grid":{grid}}}"#);
     let params = ProtocolParams::from_json(json.as_bytes()).unwrap();
     let bins = params.client(&[], &[], &mut SecretRng::deterministic_for_tests(0)).unwrap().bins();
-    let sizes = params.sizes();
+    let sizes = params.sizes;
     let place =
-        |index| format!("{} at {}", bins.bin_of(index), params.grid().place(Spread::Columns, index).column);
+        |index| format!("{} at {}", bins.bin_of(index), params.grid.place(Spread::Columns, index).column);
     let (last, records) = (bins.record(4, bins.bin_records(4) - 1), bins.bin_records(4));
     vec![
         "records, record_bytes, unit_rows, groups, columns: 1000, 40, 96, 5, 256".into(),
@@ -191,7 +191,7 @@ fn one_shot(form: Option<&str>) -> Vec<String> {
         (chunks, ciphertexts) = (SentChunks::Apart, 5);
     }
     let params = ProtocolParams::from_json(params.to_string().as_bytes()).unwrap();
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
     let shape = OneShotQuery { set: RingSet::Fast, chunks, rotations: Rotations::fewest(256, 5, 4) };
     let (uniform, words) = (UniformHalves::new(shape, &Seed::new(COUNTED)), RingSet::Fast.ring().words());
     let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();

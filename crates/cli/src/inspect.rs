@@ -115,7 +115,7 @@ fn print_report(report: &Report) -> anyhow::Result<()> {
 pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let manifest = snapshot.manifest();
     let Manifest { table, protocol, statistics, .. } = manifest;
-    let sizes = protocol.sizes();
+    let sizes = protocol.sizes;
     let found = match table.kind {
         TableKind::Index => format!(
             "by index, 0 to {}{}",
@@ -140,8 +140,8 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         [] => format!("a set of {} keys, {found}", table.entries),
         _ => format!("{} values of {}, {found}", table.entries, explain_fields(table)),
     };
-    let [rows, columns] = protocol.stored().shape();
-    let elements = match protocol.stored() {
+    let [rows, columns] = protocol.stored.shape();
+    let elements = match protocol.stored {
         Stored::Panels { .. } => "bytes".into(),
         Stored::Units { grid } => format!("units of {}", bytes(grid.unit_rows as u64)),
     };
@@ -175,16 +175,11 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("longest value", explain_longest(table, statistics)),
         (
             "protocol",
-            format!(
-                "{}, set {}, {:.0}-bit security",
-                protocol.name(),
-                protocol.set(),
-                protocol.security_bits()
-            ),
+            format!("{}, set {}, {:.0}-bit security", protocol.name, protocol.set, protocol.security_bits),
         ),
     ];
     lines.extend(table.key_form.as_ref().map(|form| ("form of keys", explain_form(form))));
-    lines.extend(protocol.key_delivery().map(|delivery| ("keys", explain_delivery(delivery).into())));
+    lines.extend(protocol.key_delivery.map(|delivery| ("keys", explain_delivery(delivery).into())));
     lines.extend(set_securities(std::iter::once(protocol)).iter().map(|set| ("security", explain_set(set))));
     lines.extend(explain_bins(protocol).map(|bins| ("bins", bins)));
     lines.extend([
@@ -195,17 +190,17 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 "query {}, answer {}{}{}",
                 bytes(sizes.query_bytes as u64),
                 bytes(sizes.answer_bytes as u64),
-                if protocol.parties() == 1 { "" } else { ", with each of two servers" },
+                if protocol.parties == 1 { "" } else { ", with each of two servers" },
                 once(sizes)
             ),
         ),
-        ("anonymity set", format!("all {} values: {}", table.entries, unable(protocol.parties()))),
+        ("anonymity set", format!("all {} values: {}", table.entries, unable(protocol.parties))),
         (
             "wrong decoding",
-            match protocol.failure() {
+            match protocol.failure {
                 None => "never: there is no noise".into(),
                 Some(Failure { log2, claim: Claim::Bound }) => {
-                    let worst = protocol.worst_failure().filter(|worst| worst.log2 > log2);
+                    let worst = protocol.worst_failure.filter(|worst| worst.log2 > log2);
                     let holds = worst.map_or_else(
                         || "every database".into(),
                         |worst| {
@@ -261,8 +256,8 @@ fn explain_delivery(delivery: KeyDelivery) -> &'static str {
 
 /// Explains the bins, if there are several.
 fn explain_bins(protocol: &ProtocolParams) -> Option<String> {
-    let bins = protocol.bins();
-    (bins > 1).then(|| match protocol.first_fold() {
+    let bins = protocol.bins;
+    (bins > 1).then(|| match protocol.first_fold {
         FirstFold::Rows { domain, .. } => format!(
             "{bins} of {} records each, the last filled up: a query has a key of {} for each, and brings a record of each",
             domain.points(),
@@ -270,7 +265,7 @@ fn explain_bins(protocol: &ProtocolParams) -> Option<String> {
         ),
         FirstFold::Bytes | FirstFold::Polynomials(_) => format!(
             "{bins}, to which runs of {} records are dealt in turn: a query brings a record of each",
-            protocol.grid().records_per_unit()
+            protocol.grid.records_per_unit()
         ),
     })
 }

@@ -15,7 +15,7 @@ use spirea_protocols::choice::{HintForm, KeyDelivery, Preference, QueryForm, Sec
 use spirea_protocols::dpf::Words;
 use spirea_protocols::keyword::Copies;
 use spirea_protocols::planner::{Figures, Needs, Recommendation};
-use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+use spirea_protocols::registry::{AnyParams, Choice, NAMES, ProtocolParams};
 use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
 use spirea_store::{Chooser, Protocol, StoreError};
 
@@ -107,7 +107,7 @@ const PARTICULAR: [Particular; 9] = [
     Particular {
         flag: "--prefer",
         is_given: |options| options.prefer.is_some(),
-        is_used: |params| params.parties() == 1,
+        is_used: |params| params.parties == 1,
     },
     Particular {
         flag: "--set",
@@ -132,7 +132,7 @@ const PARTICULAR: [Particular; 9] = [
     Particular {
         flag: "--keys",
         is_given: |options| options.keys.is_some(),
-        is_used: |params| params.key_delivery().is_some(),
+        is_used: |params| params.key_delivery.is_some(),
     },
     Particular {
         flag: "--hint",
@@ -142,12 +142,12 @@ const PARTICULAR: [Particular; 9] = [
     Particular {
         flag: "--word-bits",
         is_given: |options| options.word_bits.is_some(),
-        is_used: |params| matches!(params, ProtocolParams::DpfSum(_)),
+        is_used: |params| matches!(params.any(), AnyParams::DpfSum(_)),
     },
     Particular {
         flag: "--key-queries",
         is_given: |options| options.key_queries.is_some(),
-        is_used: |params| params.key_shape().is_some(),
+        is_used: |params| params.key_shape.is_some(),
     },
 ];
 
@@ -229,13 +229,13 @@ fn describe(recommendation: &Recommendation, bound: &str) -> String {
     };
     let other = |other: &Figures| {
         let once = once(other).map_or_else(String::new, |once| format!(" with {once}"));
-        format!("{} {bound}{}{once}", other.params.name(), seconds(other.lookup_seconds))
+        format!("{} {bound}{}{once}", other.params.name, seconds(other.lookup_seconds))
     };
     let others: Vec<_> = others.iter().take(OTHERS).map(other).collect();
     let others = if others.is_empty() { String::new() } else { format!("; others: {}", others.join(", ")) };
     format!(
         "{}, whose look-ups take a client the least time, {} over a usual line; a client downloads {first}{} for each look-up{others}",
-        figures.params.name(),
+        figures.params.name,
         seconds(figures.lookup_seconds),
         bytes(figures.sizes.answer_bytes as u64),
     )
@@ -253,7 +253,7 @@ impl ProtocolOptions {
         match (self.protocol.as_deref(), former) {
             (None, Some(former)) => {
                 let protocol = Protocol::Named(self.kept(former)?);
-                Ok(Decision { protocol, reason: Reason::Kept(former.name().into()) })
+                Ok(Decision { protocol, reason: Reason::Kept(former.name.into()) })
             }
             (None | Some("auto"), _) => self.planned(threads, tell),
             (Some(name), _) => {

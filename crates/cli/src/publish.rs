@@ -155,7 +155,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     if let Some(base) = &options.base {
         let (repository, base) =
             (Repository::create(target.folder()?, target.settings(KEPT)?)?, Snapshot::open(base)?);
-        let protocol = |snapshot: &Snapshot| snapshot.manifest().protocol.name();
+        let protocol = |snapshot: &Snapshot| snapshot.manifest().protocol.name;
         if let Some(former) = repository
             .current()
             .map(|current| protocol(&current.base))

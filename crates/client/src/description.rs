@@ -33,7 +33,7 @@ impl PartDescription {
         if table.records != params.records() || table.record_bytes() != params.record_bytes() {
             return wrong("the table's records are not the protocol's".into());
         }
-        let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+        let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
         if config.lengths != (Lengths { query_bytes, answer_bytes, keys_bytes })
             || config.hint_bytes != hint_bytes
         {
@@ -141,13 +141,13 @@ impl Description {
             if table.kind != TableKind::Keyword || !is_alike {
                 return wrong("its delta is not one of its base");
             }
-            if params.parties() != base.params.parties() {
+            if params.parties != base.params.parties {
                 return wrong("its delta has another number of servers than its base");
             }
         }
         let invalid = |error: &dyn std::fmt::Display| ClientError::WrongConfig(error.to_string());
         let party = config.party.map(Party::try_from).transpose().map_err(|error| invalid(&error))?;
-        if party.is_some() != (base.params.parties() > 1) {
+        if party.is_some() != (base.params.parties > 1) {
             return wrong("its protocol has no such party");
         }
         let limits = config.limits();
@@ -178,7 +178,7 @@ impl Description {
     /// [`ClientError::DifferentSnapshots`] if the two differ in version, parameters or table.
     pub fn agree(descriptions: Vec<Self>) -> Result<Self, ClientError> {
         for description in &descriptions {
-            let text = match (description.base.params.parties(), descriptions.len()) {
+            let text = match (description.base.params.parties, descriptions.len()) {
                 (parties, given) if parties == given => continue,
                 (1, _) => "this database has one server: give one address",
                 _ => {

@@ -48,7 +48,7 @@ pub(crate) fn config(version: Version) -> Config {
 }
 
 pub(crate) fn part(params: &ProtocolParams) -> PartConfig {
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
     PartConfig {
         protocol_params: params.to_json().into(),
         table: serde_json::to_vec(&table()).unwrap().into(),
@@ -70,7 +70,7 @@ impl IndexClient for Keyed {
     }
 
     fn sizes(&self) -> Sizes {
-        params().sizes()
+        params().sizes
     }
 
     fn keys(&self) -> Option<&ClientKeys> {
@@ -121,7 +121,7 @@ pub(crate) fn willing(path: &str) -> Reply {
     match path {
         "keys" => (200, KeysResponse { blake3: blake3::hash(KEYS.bytes()).into() }.encode()),
         "query" => {
-            let answers = vec![Bytes::from(vec![0; params().sizes().answer_bytes])];
+            let answers = vec![Bytes::from(vec![0; params().sizes.answer_bytes])];
             (
                 200,
                 Response { version: OLD, newest: OLD, answers, delta_answers: None, compute: Duration::ZERO }
@@ -157,7 +157,7 @@ impl IndexClient for Shares {
     }
 
     fn sizes(&self) -> Sizes {
-        params().sizes()
+        params().sizes
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<()>, ProtocolError> {
@@ -180,7 +180,7 @@ impl IndexClient for Shares {
 
 /// Returns a response with one server's share of record 3.
 pub(crate) fn share(party: Party) -> Reply {
-    let mut answer = vec![0x5a; params().sizes().answer_bytes];
+    let mut answer = vec![0x5a; params().sizes.answer_bytes];
     if party == Party::One {
         let record = table().seal(3, &Table::index_payload(b"v"));
         answer.iter_mut().zip(record).for_each(|(share, byte)| *share ^= byte);

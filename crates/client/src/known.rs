@@ -49,7 +49,7 @@ impl NextKeys {
     ) -> Result<Self, ClientError> {
         let mut next = Self { version, keys: Vec::new() };
         for (part, params) in parts {
-            let Some(shape) = params.key_shape() else { continue };
+            let Some(shape) = params.key_shape else { continue };
             let made: Vec<ClientKeys> = next.keys.iter().map(|(_, known)| known.keys.clone()).collect();
             let keys = ClientKeys::of_shape(shape, &made, &mut SecretRng::from_os()?);
             if made.iter().all(|known| !known.are(&keys)) {

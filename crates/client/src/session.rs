@@ -280,7 +280,7 @@ impl Session {
     ) -> Result<Self, ClientError> {
         let mut known = Vec::new();
         for KeptKeys { saved, blake3, made } in kept {
-            let shapes = description.parts().filter_map(|part| part.params().key_shape());
+            let shapes = description.parts().filter_map(|part| part.params().key_shape);
             let keys = ClientKeys::restore(saved, shapes, &mut SecretRng::from_os()?);
             known.extend(keys.map(|keys| Known { keys, blake3, made }));
         }

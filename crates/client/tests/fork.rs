@@ -32,7 +32,7 @@ fn config(protocol: &str) -> Config {
     let table = Table { key_queries: Some(LEAST_KEY_QUERIES), ..table };
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, Seed::new([0; 32]), RECORDS, table.record_bytes()).unwrap();
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
     let base = PartConfig {
         protocol_params: params.to_json().into(),
         table: serde_json::to_vec(&table).unwrap().into(),

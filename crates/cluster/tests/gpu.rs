@@ -44,7 +44,7 @@ fn shares_are_computed_on_gpus() {
             let rehearsed = emulation.all_launches();
             assert!(rehearsed > 0, "what a batch needs is found out before one comes");
             let placement = place.place(&[(&snapshot, each_once(&workers))]);
-            let two = snapshot.manifest().protocol.parties() > 1;
+            let two = snapshot.manifest().protocol.parties > 1;
             let coordinator = place.coordinator(placement, two.then_some(spirea_protocols::Party::Zero));
             coordinator.ready(&snapshot);
             if !two {

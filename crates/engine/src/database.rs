@@ -143,11 +143,10 @@ impl Database {
     /// [`LoadError::Protocol`] if the parameters or the table are invalid.
     pub fn new(identity: Identity, responder: Box<dyn Responder>) -> Result<Self, LoadError> {
         let Identity { party, params, table, hint, .. } = &identity;
-        params.validate()?;
         table.validate()?;
-        let sizes = params.sizes();
+        let sizes = params.sizes;
         let inconsistent = |what: &str| Err(LoadError::Inconsistent(what.into()));
-        if party.is_some() != (params.parties() > 1) {
+        if party.is_some() != (params.parties > 1) {
             return inconsistent("one of two servers has a party, and a single one has none");
         }
         if responder.sizes() != sizes {
@@ -359,7 +358,7 @@ impl Database {
     /// Returns the form of prepared evaluation keys. Keys of one form serve every database with
     /// that form.
     pub(crate) fn key_form(&self) -> KeyForm {
-        KeyForm { backend: self.identity.backend, shape: self.identity.params.key_shape() }
+        KeyForm { backend: self.identity.backend, shape: self.identity.params.key_shape }
     }
 
     /// Returns the identity.

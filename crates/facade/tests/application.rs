@@ -51,10 +51,10 @@ fn a_replaced_snapshot_keeps_its_protocol() {
     let out = folder.path().join("domains");
     let first = domains().protocol("double").build(&out).unwrap();
     let second = domains().overwrite().build(&out).unwrap();
-    assert_eq!(second.manifest().protocol.name(), "double");
+    assert_eq!(second.manifest().protocol.name, "double");
     assert_ne!(second.version(), first.version());
     let third = domains().protocol("simple").overwrite().build(&out).unwrap();
-    assert_eq!(third.manifest().protocol.name(), "simple");
+    assert_eq!(third.manifest().protocol.name, "simple");
 }
 
 #[test]

@@ -4,9 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
-use spirea_backend::{FileLayout as _, PanelLayout, Share};
+use spirea_backend::{FileLayout as _, PanelLayout, RowLayout, Share};
 use spirea_dpf::{Domain, PrfKind};
-use spirea_lattice::noise::HintRounding;
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet, Security};
 
@@ -94,7 +93,7 @@ impl Stored {
 }
 
 /// Converts ranges in memory to ranges in a file, whose offsets have 64 bits on every platform.
-pub(crate) fn in_file(ranges: Vec<Range<usize>>) -> Vec<Range<u64>> {
+fn in_file(ranges: Vec<Range<usize>>) -> Vec<Range<u64>> {
     ranges.into_iter().map(|range| range.start as u64..range.end as u64).collect()
 }
 
@@ -107,6 +106,8 @@ pub enum FirstFold {
     Polynomials(RingSet),
     /// Rows, folded by the shares that keys expand to: step `share_fold`.
     Rows {
+        /// The layout of the rows.
+        layout: RowLayout,
         /// The pseudorandom function of the keys.
         prf: PrfKind,
         /// Domain of the keys: a share for each row of a bin.
@@ -182,6 +183,11 @@ impl Sets {
         let lwe = self.lwe.map(|set| (set.name(), set.security()));
         lwe.into_iter().chain(self.ring.map(|set| (set.name(), set.security())))
     }
+
+    /// Returns the security in bits: the minimum over the sets.
+    pub(crate) fn security_bits(self) -> f64 {
+        self.securities().map(|(_, security)| security.bits()).fold(f64::INFINITY, f64::min)
+    }
 }
 
 /// Bytes on the wire: for one look-up, and once for each client. Determined by the parameters.
@@ -199,56 +205,6 @@ pub struct Sizes {
 
 /// Parameters of a database under a protocol: public, and part of a snapshot's identity.
 pub trait Parameters {
-    /// Returns the protocol's name.
-    fn name(&self) -> &'static str;
-
-    /// Returns the names of the parameter sets.
-    fn set(&self) -> String;
-
-    /// Returns the number of servers, each with the whole database: 1, or 2 that must not collude.
-    fn parties(&self) -> usize {
-        1
-    }
-
-    /// Returns the layout of the database in its file.
-    fn stored(&self) -> Stored;
-
-    /// Returns the byte ranges of the database's file that the server of a share reads, in order;
-    /// none if its share is empty.
-    fn share_bytes(&self, share: Share) -> Vec<Range<u64>> {
-        self.stored().share(share)
-    }
-
-    /// Returns the positions of the records.
-    fn grid(&self) -> Grid;
-
-    /// Returns the form in which the server first folds the database.
-    fn first_fold(&self) -> FirstFold {
-        FirstFold::Bytes
-    }
-
-    /// Returns the number of bytes of the database in the form in which it is folded.
-    fn folded_bytes(&self) -> u64 {
-        match self.first_fold() {
-            FirstFold::Bytes | FirstFold::Rows { .. } => self.matrix_bytes(),
-            FirstFold::Polynomials(set) => {
-                let [rows, columns] = self.stored().shape();
-                (rows * columns * set.ring().words() * 4) as u64
-            }
-        }
-    }
-
-    /// Returns the number of bytes that the server precomputes from the database and keeps; 0 if
-    /// none.
-    fn server_bytes(&self) -> u64;
-
-    /// Returns the server's work for one query.
-    fn work(&self) -> Vec<Work>;
-
-    /// Returns the memory in bytes that the server needs: the database, precomputed data, and one
-    /// query in flight.
-    fn memory_bytes(&self) -> u64;
-
     /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure
     /// bound.
     ///
@@ -256,103 +212,136 @@ pub trait Parameters {
     /// [`ProtocolError::Malformed`] that names the member out of range.
     fn validate(&self) -> Result<(), ProtocolError>;
 
-    /// Returns the shape of the evaluation keys that clients register; `None` if they register
-    /// none.
-    fn key_shape(&self) -> Option<KeyShape> {
-        None
-    }
-
-    /// Returns the delivery of evaluation keys; `None` if the server needs none.
-    fn key_delivery(&self) -> Option<KeyDelivery> {
-        self.key_shape().map(|_| KeyDelivery::Registered)
-    }
-
-    /// Returns the number of bits of an earlier query's index that an accepted answer can
-    /// reveal, if keys are registered and records carry no inclusion proofs. The attack: a server
-    /// that knows the record queried now combines the ciphertexts of both queries
-    /// (docs/soundness.md).
-    fn combined_answer_bits(&self) -> f64 {
-        0.0
-    }
-
-    /// Returns the sizes of queries, answers, hint and keys in bytes.
-    fn sizes(&self) -> Sizes;
+    /// Returns the properties of valid parameters.
+    fn profile(&self) -> Profile;
 
     /// Returns the probability that the error of any number decoded from a response exceeds the
     /// fraction `share` of the error that decoding tolerates; `None` if there is no noise.
     fn exceedance(&self, share: f64) -> Option<Failure>;
 
-    /// Returns the probability that a record decodes incorrectly; `None` if decoding never fails.
-    fn failure(&self) -> Option<Failure> {
-        self.exceedance(1.0)
-    }
-
-    /// Returns a bound on the probability that a record decodes incorrectly. It holds for every
-    /// database that the protocol can hold: an attacker who chooses content may know a public
-    /// matrix that stays, but not a pad, which is drawn anew after each change. `None` if no bound
-    /// is known, or if there is no noise.
+    /// See [`Profile::worst_failure`].
     fn worst_failure(&self) -> Option<Failure> {
-        self.failure().filter(|failure| failure.claim == Claim::Bound)
+        self.exceedance(1.0).filter(|failure| failure.claim == Claim::Bound)
+    }
+}
+
+/// Properties of a database under a protocol. Determined by valid parameters, whatever the seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Name of the protocol.
+    pub name: &'static str,
+    /// Names of the parameter sets.
+    pub set: String,
+    /// Number of servers, each with the whole database: 1, or 2 that must not collude.
+    pub parties: usize,
+    /// Positions of the records.
+    pub grid: Grid,
+    /// Number of bins, 1 if the records are not divided. A query retrieves one record of each.
+    pub bins: usize,
+    /// Layout of the database in its file.
+    pub stored: Stored,
+    /// Form in which the server first folds the database.
+    pub first_fold: FirstFold,
+    /// Lattice parameter sets that encrypt the data sent by clients.
+    pub sets: Sets,
+    /// Security in bits: the minimum over the parameter sets.
+    pub security_bits: f64,
+    /// Shape of the evaluation keys that clients register; `None` if they register none.
+    pub key_shape: Option<KeyShape>,
+    /// Delivery of evaluation keys; `None` if the server needs none.
+    pub key_delivery: Option<KeyDelivery>,
+    /// Number of bits of an earlier query's index that an accepted answer can reveal, if keys are
+    /// registered and records carry no inclusion proofs. The attack: a server that knows the record
+    /// queried now combines the ciphertexts of both queries (docs/soundness.md).
+    pub combined_answer_bits: f64,
+    /// Sizes of queries, answers, hint and keys in bytes.
+    pub sizes: Sizes,
+    /// Number of upper bits of each word of the hint that clients download.
+    pub hint_bits: u32,
+    /// True if the hint may determine the records. For each row, the hint gives linear equations
+    /// modulo 2^32, one for each of its columns. Each column of the database is an unknown. The
+    /// hint may determine the unknowns if there are at least as many equations. A rounded hint has
+    /// the upper bits of these equations. It presumably determines the records too, but linear
+    /// algebra alone does not find them.
+    pub hint_determines_records: bool,
+    /// Number of bytes that the server precomputes from the database and keeps; 0 if none.
+    pub server_bytes: u64,
+    /// Memory in bytes that the server needs: the database, precomputed data, and one query in
+    /// flight.
+    pub memory_bytes: u64,
+    /// The server's work for one query, by steps.
+    pub work: Vec<Work>,
+    /// Probability that a record decodes incorrectly; `None` if decoding never fails.
+    pub failure: Option<Failure>,
+    /// Bound on the probability that a record decodes incorrectly. It holds for every database that
+    /// the protocol can hold: an attacker who chooses content may know a public matrix that stays,
+    /// but not a pad, which is drawn anew after each change. `None` if no bound is known, or if
+    /// there is no noise.
+    pub worst_failure: Option<Failure>,
+}
+
+impl Profile {
+    /// Returns the number of records.
+    pub fn records(&self) -> u64 {
+        self.grid.records
     }
 
-    /// Returns the number of bins, 1 if the records are not divided. A query retrieves one record
-    /// of each.
-    fn bins(&self) -> usize {
-        match self.first_fold() {
-            FirstFold::Rows { bins, .. } => bins,
-            FirstFold::Bytes | FirstFold::Polynomials(_) => 1,
+    /// Returns the number of bytes of a record.
+    pub fn record_bytes(&self) -> usize {
+        self.grid.record_bytes
+    }
+
+    /// Returns the number of bytes of the stored database.
+    pub fn matrix_bytes(&self) -> u64 {
+        self.stored.bytes()
+    }
+
+    /// Returns the byte ranges of the database's file that the server of a share reads, in order;
+    /// none if its share is empty.
+    pub fn share_bytes(&self, share: Share) -> Vec<Range<u64>> {
+        match self.first_fold {
+            FirstFold::Bytes | FirstFold::Polynomials(_) => self.stored.share(share),
+            FirstFold::Rows { layout, .. } => {
+                let rows = share.records(layout);
+                if rows.is_empty() { Vec::new() } else { in_file(layout.ranges(&rows)) }
+            }
+        }
+    }
+
+    /// Returns the number of bytes of the database in the form in which it is folded.
+    pub fn folded_bytes(&self) -> u64 {
+        match self.first_fold {
+            FirstFold::Bytes | FirstFold::Rows { .. } => self.matrix_bytes(),
+            FirstFold::Polynomials(set) => {
+                let [rows, columns] = self.stored.shape();
+                (rows * columns * set.ring().words() * 4) as u64
+            }
         }
     }
 
     /// Returns the pseudorandom function of a two-server protocol.
-    fn prf(&self) -> Option<PrfKind> {
-        match self.first_fold() {
+    pub fn prf(&self) -> Option<PrfKind> {
+        match self.first_fold {
             FirstFold::Rows { prf, .. } => Some(prf),
             FirstFold::Bytes | FirstFold::Polynomials(_) => None,
         }
     }
 
-    /// Returns the lattice parameter sets that encrypt the data sent by clients.
-    fn sets(&self) -> Sets;
-
-    /// Returns the security in bits: the minimum over the parameter sets.
-    fn security_bits(&self) -> f64 {
-        self.sets().securities().map(|(_, security)| security.bits()).fold(f64::INFINITY, f64::min)
-    }
-
-    /// Returns the number of records.
-    fn records(&self) -> u64 {
-        self.grid().records
-    }
-
-    /// Returns the number of bytes of a record.
-    fn record_bytes(&self) -> usize {
-        self.grid().record_bytes
-    }
-
-    /// Returns the number of bytes of the stored database.
-    fn matrix_bytes(&self) -> u64 {
-        self.stored().bytes()
-    }
-
-    /// Returns true if the hint may determine the records. For each row, the hint gives linear
-    /// equations modulo 2^32, one for each of its columns. Each column of the database is an
-    /// unknown. The hint may determine the unknowns if there are at least as many equations. A
-    /// rounded hint has the upper bits of these equations. It presumably determines the records
-    /// too, but linear algebra alone does not find them.
-    fn hint_determines_records(&self) -> bool {
-        false
-    }
-
-    /// Returns the number of upper bits of each word of the hint that clients download.
-    fn hint_bits(&self) -> u32 {
-        HintRounding::EXACT_BITS
+    /// Refuses a hint of another length.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`].
+    pub fn check_hint(&self, hint: &[u8]) -> Result<(), ProtocolError> {
+        if hint.len() as u64 == self.sizes.hint_bytes {
+            return Ok(());
+        }
+        Err(ProtocolError::malformed("hint", "it is not as long as the parameters say"))
     }
 
     /// Returns the rows of the hint that clients download, if the protocol has a hint.
-    fn hint_rows(&self) -> Option<HintRows> {
-        let set = self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0);
-        set.map(|set| HintRows::of(set, self.hint_bits()))
+    pub fn hint_rows(&self) -> Option<HintRows> {
+        let set = self.sets.lwe.filter(|_| self.sizes.hint_bytes > 0);
+        set.map(|set| HintRows::of(set, self.hint_bits))
     }
 }
 

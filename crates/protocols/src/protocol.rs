@@ -23,6 +23,11 @@ pub struct Specimens {
     pub large_record_bytes: usize,
 }
 
+impl Specimens {
+    /// Tables for a protocol without a ring.
+    pub const USUAL: Self = Self { small: &[(40, 3), (1200, 40), (5, 9000)], large_record_bytes: 4096 };
+}
+
 /// A protocol with its parameters.
 pub trait Protocol: Parameters + Send + Sync {
     /// Returns tables for testing the protocol on a backend.
@@ -30,7 +35,7 @@ pub trait Protocol: Parameters + Send + Sync {
     where
         Self: Sized,
     {
-        Specimens { small: &[(40, 3), (1200, 40), (5, 9000)], large_record_bytes: 4096 }
+        Specimens::USUAL
     }
 
     /// Refuses a parameter set that the protocol does not have, or that is weaker than the choice's
@@ -101,29 +106,13 @@ pub trait Protocol: Parameters + Send + Sync {
         false
     }
 
-    /// Makes the client half from a hint of the length that [`Parameters::sizes`] gives. If the
+    /// Makes the client half from a hint of the length that the profile gives. If the
     /// protocol has evaluation keys, the client reuses known keys that fit, or else draws its
     /// long-lived secret from `rng`.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     fn client_of(&self, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>>;
-
-    /// Calls [`Protocol::client_of`] after checking the length of `hint`.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Malformed`] if the length is wrong, or as for [`Protocol::client_of`].
-    fn client(
-        &self,
-        hint: &[u8],
-        keys: &[ClientKeys],
-        rng: &mut SecretRng,
-    ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
-        if hint.len() as u64 != self.sizes().hint_bytes {
-            return Err(ProtocolError::malformed("hint", "it is not as long as the parameters say"));
-        }
-        self.client_of(Holdings { hint, keys }, rng)
-    }
 }
 
 /// Data that a client has before it queries.
@@ -172,8 +161,8 @@ pub trait Serve<B>: Protocol {
     /// [`ProtocolError::Malformed`] if a file does not have the length that the parameters give, or
     /// a change names no record; [`ProtocolError::Write`].
     fn patch(&self, _backend: &Arc<B>, _files: &PatchedFiles<'_>, _changes: &[ChangedRecord]) -> Result<()> {
-        let name = self.name();
-        Err(ProtocolError::BadRequest(format!("{name} computes everything anew when records change")))
+        let reason = "the protocol computes everything anew when records change";
+        Err(ProtocolError::BadRequest(reason.into()))
     }
 
     /// Opens the server half from the files of a snapshot.

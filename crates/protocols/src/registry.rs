@@ -1,9 +1,11 @@
 //! The protocols by name; the only list of them.
 
-pub use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+pub use serde::de::Error;
+pub use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spirea_backend::{ProtocolBackend, Residence};
 use spirea_dpf::Party;
-pub use spirea_math::random::Seed;
+pub use spirea_math::random::{SecretRng, Seed};
 
 pub use crate::choice::Choice;
 use crate::choice::Preference;
@@ -12,7 +14,7 @@ use crate::{ProtocolError, double, double_pack, dpf, exppack_double, exppack_sim
 
 registry! {
     /// A protocol with its parameters, as stored in manifests. Opaque inside the wire's envelope.
-    pub enum ProtocolParams over ProtocolBackend {
+    pub struct ProtocolParams(AnyParams) over ProtocolBackend {
         /// [`simple`].
         Simple = "simple": simple::Params,
         /// [`double`].
@@ -55,7 +57,7 @@ impl ProtocolParams {
     /// Infers the preference under which the shape was chosen: returns the first preference that
     /// chooses this shape for these records.
     fn preference(&self) -> Preference {
-        let (records, record_bytes) = (self.grid().records, self.grid().record_bytes);
+        let (records, record_bytes) = (self.records(), self.record_bytes());
         let chosen = |&prefer: &Preference| {
             let choice = Choice { prefer, ..self.choice() };
             let params = Self::choose(&choice, self.seed().unwrap_or_default(), records, record_bytes);
@@ -73,25 +75,6 @@ impl ProtocolParams {
         Self::choose(&self.delta_choice(), seed, records, record_bytes)
     }
 
-    /// Returns the same parameters under another seed.
-    #[must_use]
-    pub fn reseeded(&self, seed: Seed) -> Self {
-        let mut reseeded = self.clone();
-        reseeded.reseed(seed);
-        reseeded
-    }
-
-    /// Parses parameters and validates them.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Malformed`] with the cause.
-    pub fn from_json(json: &[u8]) -> Result<Self, ProtocolError> {
-        let params: Self = serde_json::from_slice(json)
-            .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))?;
-        params.validate()?;
-        Ok(params)
-    }
-
     /// Serialises the parameters as JSON. Equal parameters give equal bytes.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("parameters are plain data")
@@ -99,7 +82,7 @@ impl ProtocolParams {
 
     /// Returns the opening of each of the protocol's servers, in order.
     pub fn openings(&self, residence: Residence) -> Vec<Opening> {
-        Opening::of_parties(self.parties(), residence)
+        Opening::of_parties(self.parties, residence)
     }
 
     /// Returns the party of a two-server protocol that `opening` names; `None` for a protocol with
@@ -108,8 +91,16 @@ impl ProtocolParams {
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the protocol has two servers and `opening` names no party.
     pub fn party(&self, opening: Opening) -> Result<Option<Party>, ProtocolError> {
-        (self.parties() > 1).then(|| opening.one_of_two()).transpose()
+        (self.parties > 1).then(|| opening.one_of_two()).transpose()
     }
+}
+
+/// Parses parameters of a list from JSON.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`] with the cause.
+pub fn parse<P: DeserializeOwned>(json: &[u8]) -> Result<P, ProtocolError> {
+    serde_json::from_slice(json).map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
 }
 
 #[cfg(test)]
@@ -181,7 +172,8 @@ mod tests {
                 let grown = params.reshaped(Seed::new([1; 32]), 300, 64).unwrap();
                 assert_eq!(grown, params);
                 let other = params.reshaped(Seed::new([2; 32]), 8, 1000).unwrap();
-                assert_eq!((other.name(), other.set(), other.prf()), (name, params.set(), params.prf()));
+                let functions = |params: &ProtocolParams| (params.name, params.set.clone(), params.prf());
+                assert_eq!(functions(&other), functions(&params));
                 assert_eq!((other.records(), other.record_bytes()), (8, 1000));
                 assert_eq!(other.seed(), params.seed().map(|_| [2; 32]).map(Seed::new));
                 assert_eq!(
@@ -190,7 +182,7 @@ mod tests {
                 );
                 assert_eq!(params.reseeded(Seed::new([2; 32])).seed(), other.seed());
                 let halves = choice.keys == KeyDelivery::PerQuery;
-                assert_eq!(params.hint_lasts() || halves, params.sizes().hint_bytes > 0, "{name}");
+                assert_eq!(params.hint_lasts() || halves, params.sizes.hint_bytes > 0, "{name}");
             }
         }
     }
@@ -205,7 +197,7 @@ mod tests {
                     .unwrap()
             });
             let keeps = whole.hint_lasts();
-            assert_eq!((rounded.hint_bits(), whole.hint_bits()), (if keeps { 17 } else { 32 }, 32), "{name}");
+            assert_eq!((rounded.hint_bits, whole.hint_bits), (if keeps { 17 } else { 32 }, 32), "{name}");
             assert_eq!(keeps, rounded != whole, "{name}");
             for (params, bits) in [(&rounded, 17), (&whole, 32)] {
                 let json = String::from_utf8(params.to_json()).unwrap();
@@ -213,7 +205,7 @@ mod tests {
                 if keeps {
                     let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
                     let other = params.reshaped(Seed::new([2; 32]), 1 << 10, 64).unwrap();
-                    assert_eq!([delta.hint_bits(), other.hint_bits()], [bits; 2], "{name}");
+                    assert_eq!([delta.hint_bits, other.hint_bits], [bits; 2], "{name}");
                 }
             }
             // Protocols without a lasting hint refuse the member `hint_bits`. All protocols refuse
@@ -236,7 +228,7 @@ mod tests {
                 ProtocolParams::choose(&Choice { queries, ..choice.clone() }, Seed::new([1; 32]), 1 << 16, 64)
                     .unwrap()
             });
-            let [of_short, of_whole] = [&short, &whole].map(|params| params.sizes().query_bytes);
+            let [of_short, of_whole] = [&short, &whole].map(|params| params.sizes.query_bytes);
             assert!(3 * of_short < 2 * of_whole, "{name}: {of_short} and {of_whole} bytes");
             for (params, form) in [(&short, QueryForm::Short), (&whole, QueryForm::Whole)] {
                 let json = String::from_utf8(params.to_json()).unwrap();
@@ -263,7 +255,7 @@ mod tests {
         for name in NAMES {
             for &keys in deliveries(name) {
                 let choice = Choice { protocol: name.into(), keys, ..Choice::default() };
-                let sizes = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap().sizes();
+                let sizes = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap().sizes;
                 assert!(sizes.keys_bytes == 0 || sizes.hint_bytes == 0, "{name}");
             }
         }
@@ -293,12 +285,12 @@ mod tests {
             }
             ProtocolParams::check(&choice).unwrap();
             let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap();
-            assert!(params.sizes().keys_bytes == 0 && params.key_shape().is_none());
+            assert!(params.sizes.keys_bytes == 0 && params.key_shape.is_none());
             let json = String::from_utf8(params.to_json()).unwrap();
             assert!(json.contains("\"keys\":\"per-query\""), "{json}");
             // Queries to the delta of these parameters also carry their keys.
             let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
-            assert!(delta.sizes().keys_bytes == 0 && delta.sizes().hint_bytes > 0);
+            assert!(delta.sizes.keys_bytes == 0 && delta.sizes.hint_bytes > 0);
             let paper = Choice { ring: Some("paper".into()), ..choice };
             assert!(ProtocolParams::check(&paper).unwrap_err().to_string().contains("single entries"));
             let paper = json.replace("\"brief\"", "\"paper\"");
@@ -306,7 +298,7 @@ mod tests {
             assert!(ProtocolParams::from_json(paper.as_bytes()).is_err());
             // Parameters without the member mean registered keys.
             let registered = json.replace("\"keys\":\"per-query\",\"queries\":\"short\",", "");
-            assert!(ProtocolParams::from_json(registered.as_bytes()).unwrap().sizes().keys_bytes > 0);
+            assert!(ProtocolParams::from_json(registered.as_bytes()).unwrap().sizes.keys_bytes > 0);
         }
         let json = |groups: &str| {
             let choice =
@@ -327,7 +319,7 @@ mod tests {
             let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 2).unwrap();
             let delta = params.of_delta(Seed::new([2; 32]), 10, 100).unwrap();
             for params in [params, delta] {
-                let sets: Vec<_> = params.sets().securities().collect();
+                let sets: Vec<_> = params.sets.securities().collect();
                 assert!(
                     sets.iter().all(|(_, security)| security.reaches(Security::ML_KEM_512)),
                     "{name}: {sets:?}"

@@ -11,8 +11,7 @@ use spirea_backend::{NaiveBackend, ProtocolBackend};
 use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::Choice;
 use spirea_protocols::grid::{Grid, Spread};
-use spirea_protocols::parameters::{Failure, Parameters, Sets, Stored};
-use spirea_protocols::steps::Work;
+use spirea_protocols::parameters::{Failure, FirstFold, Parameters, Profile, Sets, Stored};
 use spirea_protocols::{
     AnyIndexClient, Files, Holdings, IndexClient, Opening, Precomputation, Prepared, Protocol, ProtocolError,
     Query, Responder, Serve, Sizes, onion, simple,
@@ -24,49 +23,46 @@ struct Everything {
     grid: Grid,
 }
 
+impl Everything {
+    fn sizes(&self) -> Sizes {
+        let answer_bytes = Stored::Units { grid: self.grid }.bytes() as usize;
+        Sizes { query_bytes: 0, answer_bytes, hint_bytes: 0, keys_bytes: 0 }
+    }
+}
+
 impl Parameters for Everything {
-    fn name(&self) -> &'static str {
-        "everything"
-    }
-
-    fn set(&self) -> String {
-        String::new()
-    }
-
-    fn stored(&self) -> Stored {
-        Stored::Units { grid: self.grid }
-    }
-
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn server_bytes(&self) -> u64 {
-        0
-    }
-
-    fn work(&self) -> Vec<Work> {
-        Vec::new()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.stored().bytes()
-    }
-
     fn validate(&self) -> Result<(), ProtocolError> {
         self.grid.validate(Spread::Rows)
     }
 
-    fn sizes(&self) -> Sizes {
-        Sizes { query_bytes: 0, answer_bytes: self.stored().bytes() as usize, hint_bytes: 0, keys_bytes: 0 }
+    fn profile(&self) -> Profile {
+        let stored = Stored::Units { grid: self.grid };
+        Profile {
+            name: "everything",
+            set: String::new(),
+            parties: 1,
+            grid: self.grid,
+            bins: 1,
+            stored,
+            first_fold: FirstFold::Bytes,
+            sets: Sets { lwe: None, ring: None },
+            security_bits: f64::INFINITY,
+            key_shape: None,
+            key_delivery: None,
+            combined_answer_bits: 0.0,
+            sizes: self.sizes(),
+            hint_bits: 32,
+            hint_determines_records: false,
+            server_bytes: 0,
+            memory_bytes: stored.bytes(),
+            work: Vec::new(),
+            failure: None,
+            worst_failure: None,
+        }
     }
 
     fn exceedance(&self, _: f64) -> Option<Failure> {
         None
-    }
-
-    fn sets(&self) -> Sets {
-        Sets { lwe: None, ring: None }
     }
 }
 
@@ -81,7 +77,7 @@ impl Protocol for Everything {
     }
 
     fn choice(&self) -> Choice {
-        Choice { protocol: self.name().into(), ..Choice::default() }
+        Choice { protocol: "everything".into(), ..Choice::default() }
     }
 
     fn client_of(
@@ -149,7 +145,7 @@ impl<B> Serve<B> for Everything {
 
 spirea_protocols::registry! {
     /// A list that combines the toy with some of this crate's protocols.
-    enum Extended over ProtocolBackend {
+    struct Extended(Members) over ProtocolBackend {
         /// The toy protocol.
         Everything = "everything": Everything,
         /// A protocol that every backend serves.
@@ -166,7 +162,7 @@ fn database(params: &Extended, folder: &Path) -> (Files, Vec<Vec<u8>>) {
     let mut matrix = vec![0; params.matrix_bytes() as usize];
     for (index, record) in (0..).zip(&records) {
         for (i, &byte) in record.iter().enumerate() {
-            matrix[params.stored().offset(index, i) as usize] = byte;
+            matrix[params.stored.offset(index, i) as usize] = byte;
         }
     }
     let files = Files::at(folder.join("matrix"), folder.join("server"));
@@ -190,7 +186,7 @@ fn every_record_comes_back<B: ProtocolBackend>(params: &Extended, backend: &Arc<
     for (index, record) in (0..).zip(&records) {
         let Prepared { queries, state } = client.query(index, &mut rng).unwrap();
         let answers = server.answer(&[Query { bytes: &queries[0], keys: keys.as_ref() }]).unwrap();
-        assert_eq!(client.decode(state, &[&answers[0]]).unwrap(), *record, "{}", params.name());
+        assert_eq!(client.decode(state, &[&answers[0]]).unwrap(), *record, "{}", params.name);
     }
 }
 
@@ -201,7 +197,7 @@ fn a_protocol_is_added_by_a_type_and_a_line() {
         let choice = Choice { protocol: name.into(), ..Choice::default() };
         Extended::check(&choice).unwrap();
         let params = Extended::choose(&choice, Seed::new([5; 32]), 3, 40).unwrap();
-        assert_eq!(params.name(), name);
+        assert_eq!(params.name, name);
         let json = serde_json::to_string(&params).unwrap();
         assert!(json.contains(&format!(r#""protocol":"{name}""#)), "{json}");
         assert_eq!(serde_json::from_str::<Extended>(&json).unwrap(), params);

@@ -195,7 +195,7 @@ mod tests {
 
     impl Responder for Scripted {
         fn sizes(&self) -> Sizes {
-            self.params.sizes()
+            self.params.sizes
         }
 
         fn max_batch(&self) -> usize {

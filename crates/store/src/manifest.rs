@@ -210,20 +210,19 @@ impl Manifest {
             return wrong("created is not a time such as 2026-01-31T23:59:59Z".into());
         }
         self.table.validate()?;
-        self.protocol.validate()?;
         if self.protocol.records() != self.table.records {
             return wrong("the table and the protocol's parameters differ in records".into());
         }
         if self.protocol.record_bytes() != self.table.record_bytes() {
             return wrong("the table and the protocol's parameters differ in record_bytes".into());
         }
-        if self.table.copies != Copies::One && self.protocol.bins() == 1 {
+        if self.table.copies != Copies::One && self.protocol.bins == 1 {
             return wrong("a table with several copies of its entries must have bins".into());
         }
-        if self.server.is_some() != (self.protocol.server_bytes() > 0) {
+        if self.server.is_some() != (self.protocol.server_bytes > 0) {
             return wrong("server must be there if and only if the protocol keeps something".into());
         }
-        let hint_bytes = self.protocol.sizes().hint_bytes;
+        let hint_bytes = self.protocol.sizes.hint_bytes;
         if self.hint_rows.is_some() != (hint_bytes > 0) {
             return wrong("hint_rows must be there if and only if the protocol has a hint".into());
         }
@@ -245,7 +244,7 @@ impl Manifest {
             ("matrix", Some(&self.matrix), MATRIX_FILE, self.protocol.matrix_bytes()),
             ("hint", Some(&self.hint), HINT_FILE, hint_bytes),
             ("hint_rows", self.hint_rows.as_ref(), HINT_ROWS_FILE, row_hashes),
-            ("server", self.server.as_ref(), SERVER_FILE, self.protocol.server_bytes()),
+            ("server", self.server.as_ref(), SERVER_FILE, self.protocol.server_bytes),
             // Changes may have any length: their hash identifies them.
             ("changes", self.changes.as_ref(), CHANGES_FILE, self.changes.as_ref().map_or(0, |c| c.bytes)),
             ("apple_tables", self.apple_tables.as_ref(), APPLE_FILE, apple_bytes),
@@ -331,25 +330,26 @@ mod tests {
     use spirea_math::random::Seed;
     use spirea_protocols::choice::Choice;
     use spirea_protocols::hint_rows;
-    use spirea_protocols::parameters::Parameters as _;
-    use spirea_protocols::{Protocol as _, TableKind, simple};
+
+    use spirea_protocols::TableKind;
 
     use super::*;
 
     fn manifest() -> Manifest {
         let table = Table { entries: 3, ..spirea_specimens::table(TableKind::Keyword, 2, 92) };
-        let params = simple::Params::choose(&Choice::default(), Seed::new([1; 32]), 2, 100).unwrap();
+        let params = ProtocolParams::choose(&Choice::default(), Seed::new([1; 32]), 2, 100).unwrap();
         let matrix = FileEntry {
             file: MATRIX_FILE.into(),
-            bytes: params.layout().bytes() as u64,
+            bytes: params.matrix_bytes(),
             blake3: FileHash::new([2; 32]),
         };
         let hint = FileEntry {
             file: HINT_FILE.into(),
-            bytes: params.sizes().hint_bytes,
+            bytes: params.sizes.hint_bytes,
             blake3: FileHash::new([3; 32]),
         };
-        let bytes = params.rows as u64 * hint_rows::HASH_BYTES as u64;
+        let [rows, _] = params.stored.shape();
+        let bytes = rows as u64 * hint_rows::HASH_BYTES as u64;
         let hint_rows =
             Some(FileEntry { file: HINT_ROWS_FILE.into(), bytes, blake3: FileHash::new([4; 32]) });
         let changes =
@@ -368,7 +368,7 @@ mod tests {
             created: "2026-01-31T23:59:59Z".into(),
             delta_of: Some(Version::new([6; 32])),
             table,
-            protocol: ProtocolParams::Simple(params),
+            protocol: params,
             matrix,
             hint,
             hint_rows,

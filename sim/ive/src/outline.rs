@@ -32,7 +32,7 @@ const MOST_HINT: u64 = 1 << 31;
 pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, IveError> {
     let refused = |problem: String| {
         IveError::Record {
-        protocol: params.name().into(),
+        protocol: params.name.into(),
         problem,
         remedy: "give simple, exppack-simple, hybrid or onion, a database that it can be chosen for, and a batch that \
                  it takes"
@@ -41,13 +41,13 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
     };
     let failed = |error: ProtocolError| refused(error.to_string());
     let on_disk = |error: std::io::Error| refused(format!("a file without content: {error}"));
-    if params.parties() > 1 {
+    if params.parties > 1 {
         return Err(refused("it has two servers".into()));
     }
     if queries == 0 || queries > MOST_QUERIES {
         return Err(refused(format!("a batch has 1 to {MOST_QUERIES} queries, not {queries}")));
     }
-    let hint_bytes = params.sizes().hint_bytes;
+    let hint_bytes = params.sizes.hint_bytes;
     if hint_bytes > MOST_HINT {
         return Err(refused(format!(
             "its client would need a hint of {hint_bytes} bytes; more than {MOST_HINT} are not made"
@@ -55,7 +55,7 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
     }
     let folder = tempfile::tempdir().map_err(on_disk)?;
     let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
-    for (path, bytes) in [(&files.matrix, params.stored().bytes()), (&files.server, params.server_bytes())] {
+    for (path, bytes) in [(&files.matrix, params.stored.bytes()), (&files.server, params.server_bytes)] {
         File::create(path).and_then(|file| file.set_len(bytes)).map_err(on_disk)?;
     }
     let backend = Split::new(Arc::new(Outline), Arc::new(NaiveBackend));

@@ -90,7 +90,7 @@ impl Program {
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         let params = ProtocolParams::choose(&choice, Seed::default(), records as u64, record_bytes)
             .map_err(|error| refused(error.to_string()))?;
-        let rings = params.sets().ring.map_or(Rings::uniform(arch.scheme), |set| Rings::of(arch, set));
+        let rings = params.sets.ring.map_or(Rings::uniform(arch.scheme), |set| Rings::of(arch, set));
         Ok(Self { rings, phases: record(&params, queries)? })
     }
 

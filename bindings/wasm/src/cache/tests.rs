@@ -11,7 +11,7 @@ use super::*;
 fn part(filling: u8) -> (PartDescription, Vec<u8>) {
     let table = spirea_specimens::table(TableKind::Index, 32_000, 1016);
     let params = ProtocolParams::choose(&Choice::default(), Seed::default(), 32_000, 1024).unwrap();
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
     let hint = vec![filling; hint_bytes as usize];
     let base = PartConfig {
         protocol_params: params.to_json().into(),

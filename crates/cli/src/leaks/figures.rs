@@ -46,7 +46,7 @@ pub struct SetSecurity {
 /// Returns the parameter sets of some protocols, each once.
 pub fn set_securities<'a>(protocols: impl Iterator<Item = &'a ProtocolParams>) -> Vec<SetSecurity> {
     let mut found = Vec::new();
-    for (set, security) in protocols.flat_map(|params| params.sets().securities()) {
+    for (set, security) in protocols.flat_map(|params| params.sets.securities()) {
         let Security { matzov, bdgl16, core_svp } = security;
         let at_least_ml_kem_512 = security.reaches(Security::ML_KEM_512);
         let security = SetSecurity { set, matzov, bdgl16, core_svp, at_least_ml_kem_512 };
@@ -106,7 +106,7 @@ impl Figures {
     /// Returns the figures of a base with or without a delta.
     pub fn of(base: &Manifest, delta: Option<&Manifest>) -> Self {
         let parts: Vec<&Manifest> = [base].into_iter().chain(delta).collect();
-        let sizes: Vec<Sizes> = parts.iter().map(|part| part.protocol.sizes()).collect();
+        let sizes: Vec<Sizes> = parts.iter().map(|part| part.protocol.sizes).collect();
         let keyed = |part: &&&Manifest| part.table.kind == TableKind::Keyword;
         let keyed: u64 = parts.iter().filter(keyed).map(|part| part.table.entries).sum();
         let table = &base.table;
@@ -115,21 +115,18 @@ impl Figures {
             records: table.records,
             record_bytes: table.record_bytes(),
             values_in_bucket: table.has_buckets().then(|| table.entries as f64 / table.records as f64),
-            records_in_answer: (base.protocol.grid().records_per_unit() as u64).min(table.records),
+            records_in_answer: (base.protocol.grid.records_per_unit() as u64).min(table.records),
             changes: delta.map(|delta| delta.table.entries),
             request_bytes: Growing::of(|count| request_bytes(&sizes, count)),
             response_bytes: Growing::of(|count| response_bytes(&sizes, count)),
-            keys: base.protocol.key_delivery(),
+            keys: base.protocol.key_delivery,
             keys_bytes: keys_bytes(&parts),
             hint_bytes: sizes.iter().map(|sizes| sizes.hint_bytes).sum(),
-            hint_determines_table: base.protocol.hint_determines_records(),
-            servers: base.protocol.parties(),
-            security_bits: parts
-                .iter()
-                .map(|part| part.protocol.security_bits())
-                .fold(f64::INFINITY, f64::min),
+            hint_determines_table: base.protocol.hint_determines_records,
+            servers: base.protocol.parties,
+            security_bits: parts.iter().map(|part| part.protocol.security_bits).fold(f64::INFINITY, f64::min),
             sets: set_securities(parts.iter().map(|part| &part.protocol)),
-            failure: parts.iter().filter_map(|part| part.protocol.failure()).reduce(either),
+            failure: parts.iter().filter_map(|part| part.protocol.failure).reduce(either),
             false_match_log2: (keyed > 0).then(|| (keyed as f64).log2() - 8.0 * TAG_BYTES as f64),
             checksum_log2: -8.0 * CHECKSUM_BYTES as f64,
         }
@@ -148,9 +145,9 @@ fn keys_bytes(parts: &[&Manifest]) -> usize {
     let mut shapes = Vec::new();
     let mut bytes = 0;
     for part in parts {
-        let shape = part.protocol.key_shape();
+        let shape = part.protocol.key_shape;
         if !shapes.contains(&shape) {
-            bytes += part.protocol.sizes().keys_bytes;
+            bytes += part.protocol.sizes.keys_bytes;
             shapes.push(shape);
         }
     }

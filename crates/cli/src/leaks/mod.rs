@@ -51,7 +51,7 @@ impl Report {
         Self {
             name: subject.base.name.clone(),
             version: subject.version.clone(),
-            protocol: subject.base.protocol.name(),
+            protocol: subject.base.protocol.name,
             figures: subject.figures.clone(),
             observers: observers(subject),
         }
@@ -173,7 +173,7 @@ mod tests {
             let lines = format!("value\n{lines}");
             let options = csv_options(&out, "onion", columns(None, &["value"]), &lines);
             let snapshot = try_build(&BuildOptions { proving, ..options }).unwrap();
-            let bits = snapshot.manifest().protocol.combined_answer_bits();
+            let bits = snapshot.manifest().protocol.combined_answer_bits;
             assert!(bits > 1.0, "{bits}");
             let report = Report::of_snapshot(&snapshot).unwrap();
             let server = observer(&report, "the server").learns.join("\n");

@@ -92,7 +92,7 @@ impl Subject<'_> {
                 "if it changes answers and watches which keys come next: whether all answers of a look-up were accepted, at most one bit. The first refusal ends the key, and reveals which of its look-ups it was: at most {:.0} bits about earlier ones",
                 refusal_bits(self.base.table.key_queries())
             ));
-            let bits = self.base.protocol.combined_answer_bits();
+            let bits = self.base.protocol.combined_answer_bits;
             if bits > 0.0 && self.base.table.proofs.is_none() {
                 learns.push(format!(
                     "if it knows what a client asks for now and combines ciphertexts: up to {bits:.1} bits of an earlier index with each answer, because records carry no inclusion proofs"
@@ -181,7 +181,7 @@ impl Subject<'_> {
     fn client(&self) -> Observer {
         let Figures { records, records_in_answer, values_in_bucket, changes, .. } = self.figures;
         let manifest = self.base;
-        let hint_bytes = manifest.protocol.sizes().hint_bytes;
+        let hint_bytes = manifest.protocol.sizes.hint_bytes;
         let mut learns = vec![format!(
             "what is public: the manifest with {} values, their fields ({}), the bytes of all and of the longest, when it was built",
             manifest.table.entries,
@@ -218,7 +218,7 @@ impl Subject<'_> {
         }
         let look_ups = records.div_ceil(records_in_answer);
         match (self.figures.hint_determines_table, hint_bytes) {
-            (true, _) => learns.push(match self.base.protocol.hint_bits() {
+            (true, _) => learns.push(match self.base.protocol.hint_bits {
                 HintRounding::EXACT_BITS => format!(
                     "everything at once: its hint of {} determines the whole table, by linear algebra",
                     bytes(hint_bytes)
@@ -241,7 +241,7 @@ impl Subject<'_> {
 
     fn answer(&self) -> Observer {
         let Figures { failure, false_match_log2, checksum_log2, .. } = self.figures;
-        let Sizes { hint_bytes, .. } = self.base.protocol.sizes();
+        let Sizes { hint_bytes, .. } = self.base.protocol.sizes;
         let mut learns = vec![
             match failure {
                 None => "that nothing was decoded wrongly: there is no noise".into(),

@@ -386,20 +386,20 @@ fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
     let (gpus_fit, division) = (several.as_ref().map(Option::is_some), several.flatten());
     let Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out } = figures;
     Numbers {
-        params: params.set(),
-        bins: params.bins(),
-        shape: params.stored().shape(),
+        params: params.set.clone(),
+        bins: params.bins,
+        shape: params.stored.shape(),
         upload_bytes: sizes.query_bytes,
         download_bytes: sizes.answer_bytes,
         keys_bytes: sizes.keys_bytes,
         refusal_bits: (sizes.keys_bytes > 0).then(|| refusal_bits(MOST_KEY_QUERIES)),
-        combined_answer_bits: (sizes.keys_bytes > 0).then(|| params.combined_answer_bits()),
+        combined_answer_bits: (sizes.keys_bytes > 0).then(|| params.combined_answer_bits),
         hint_bytes: sizes.hint_bytes,
         memory_bytes: *memory_bytes,
         server_seconds: figures.server_seconds(),
         lookup_seconds: *lookup_seconds,
-        failure: params.failure(),
-        worst_failure_log2: params.worst_failure().map(|failure| failure.log2),
+        failure: params.failure,
+        worst_failure_log2: params.worst_failure.map(|failure| failure.log2),
         steps: steps.iter().map(|&(name, seconds)| Step { name, seconds }).collect(),
         gpu_fits: gpu.map(|least| least.is_some()),
         gpu_least_seconds: gpu.flatten(),
@@ -430,7 +430,7 @@ fn line<'a>(plan: &'a Plan, recommended: bool, devices: &Devices) -> Line<'a> {
 /// Returns the delivery of a protocol's evaluation keys; `None` if the protocol has no keys.
 fn delivery(plan: &Plan) -> Option<KeyDelivery> {
     match &plan.outcome {
-        Ok(figures) => figures.params.key_delivery(),
+        Ok(figures) => figures.params.key_delivery,
         Err(_) => (plan.keys != KeyDelivery::Registered).then_some(plan.keys),
     }
 }
@@ -449,7 +449,7 @@ fn registered_keys(figures: &Figures) -> Option<String> {
     if figures.sizes.keys_bytes == 0 {
         return None;
     }
-    let combined = match figures.params.combined_answer_bits() {
+    let combined = match figures.params.combined_answer_bits {
         bits if bits > 0.0 => {
             format!(
                 ", and an accepted one up to {bits:.1} bits of an earlier index without inclusion proofs, which `build` adds by default"

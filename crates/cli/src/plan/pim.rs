@@ -58,7 +58,7 @@ impl Pim {
     /// Predicts the cost of a protocol; `None` if this machine does not answer the protocol.
     pub(super) fn price(&self, figures: &Figures) -> Option<Priced> {
         let params = &figures.params;
-        let FirstFold::Rows { domain, bins, .. } = params.first_fold() else { return None };
+        let FirstFold::Rows { domain, bins, .. } = params.first_fold else { return None };
         // The model assumes that each query is answered by passes over the whole table, so it does
         // not cover bins.
         if domain.output() != OutputKind::Bit || bins > 1 {

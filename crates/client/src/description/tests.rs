@@ -28,7 +28,7 @@ fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (
     let table = Table { salt: Salt::new([3; 32]), proofs, ..spirea_specimens::table(kind, 10, 24) };
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, Seed::new([0; 32]), 10, table.record_bytes()).unwrap();
-    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
     let hint_blake3 = FileHash::from(blake3::hash(b""));
     let mut manifest = json!({
         "format": 3,

@@ -57,7 +57,7 @@ fn snapshot(choice: Choice, folder: &Path) -> Snapshot {
 
 fn part(snapshot: &Snapshot) -> PartConfig {
     let manifest = snapshot.manifest();
-    let sizes = manifest.protocol.sizes();
+    let sizes = manifest.protocol.sizes;
     PartConfig {
         protocol_params: manifest.protocol.to_json().into(),
         table: serde_json::to_vec(&manifest.table).unwrap().into(),

@@ -41,7 +41,7 @@ fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, client: u64, l
     let request = Request { version, base: Queries { keys: hash, queries }, delta: None };
     let (status, body) = coordinator.post("/v1/databases/words/query", &request.encode());
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
-    let sizes = params.sizes();
+    let sizes = params.sizes;
     let lengths = Lengths {
         query_bytes: sizes.query_bytes,
         answer_bytes: sizes.answer_bytes,
@@ -50,14 +50,14 @@ fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, client: u64, l
     let limits = Limits { base: lengths, delta: None, max_batch: server.max_batch() };
     let response = Response::decode(body.into(), &limits, look_ups as usize).unwrap();
     assert_eq!(response.version, version);
-    assert!(response.answers == expected, "{} answers otherwise", params.name());
+    assert!(response.answers == expected, "{} answers otherwise", params.name);
 }
 
 fn protocol_agrees(protocol: &str) {
     let place = Place::new();
     let snapshot =
         if protocol == "onion" { build_keyed(place.path()) } else { build(place.path(), protocol, 1) };
-    let party = (snapshot.manifest().protocol.parties() > 1).then_some(Party::Zero);
+    let party = (snapshot.manifest().protocol.parties > 1).then_some(Party::Zero);
     // Timing long batches is slow. Only a long run tests three numbers of shares; other runs test
     // one number, which tests as much.
     let long = std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long");

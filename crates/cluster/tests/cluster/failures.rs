@@ -150,7 +150,7 @@ fn replicas_compute_batches_at_the_same_time() {
     let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
     coordinator.ready(&snapshot);
     eventually("both are ready", || [0, 1].iter().all(|&i| coordinator.replica(0, i)["state"] == "ready"));
-    let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
+    let query_bytes = snapshot.manifest().protocol.sizes.query_bytes;
     // Full batches do not wait for more queries.
     let queries = vec![vec![1; query_bytes].into(); workers[0].status.max_batch];
     let base = Queries { keys: None, queries };
@@ -269,7 +269,7 @@ fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
     let right = place.worker(&snapshot, 0, 1);
     // The header of share 0 of 1 without a valid batch digest; no bytes; bytes that name no valid
     // share.
-    let mut header = vec![0; 40 + params.sizes().answer_bytes * 2];
+    let mut header = vec![0; 40 + params.sizes.answer_bytes * 2];
     header[4] = 1;
     let no_share = [&[9; 40][..], &header].concat();
     for answer in [header, Vec::new(), no_share] {

@@ -91,7 +91,7 @@ impl Place {
     }
 
     pub fn worker_config(&self, snapshot: &Snapshot, index: usize, count: usize) -> WorkerConfig {
-        let two = snapshot.manifest().protocol.parties() > 1;
+        let two = snapshot.manifest().protocol.parties > 1;
         WorkerConfig {
             snapshot: snapshot.folder().into(),
             version: Some(snapshot.version()),

@@ -15,7 +15,7 @@ fn a_worker_refuses_any_bytes_and_answers_on() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
     let worker = place.worker(&snapshot, 0, 1);
-    let query = vec![1; snapshot.manifest().protocol.sizes().query_bytes];
+    let query = vec![1; snapshot.manifest().protocol.sizes.query_bytes];
     let version = snapshot.version();
     let request = |queries: usize| {
         let queries = vec![(None, Bytes::from(query.clone())); queries];

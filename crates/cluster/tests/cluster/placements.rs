@@ -51,7 +51,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
     place.place(&[(&first, vec![vec![slow.url()]]), (&second, of_second.clone())]);
     coordinator.ready(&second);
     assert!(coordinator.snapshots().iter().all(|snapshot| snapshot["in_flight"] == 0));
-    let query_bytes = first.manifest().protocol.sizes().query_bytes;
+    let query_bytes = first.manifest().protocol.sizes.query_bytes;
     // These are full batches, and more of them than the worker computes while it drains.
     let queries = vec![vec![1; query_bytes].into(); former.status.max_batch];
     let base = Queries { keys: None, queries };

@@ -103,7 +103,7 @@ fn beside(place: &Place, snapshot: &Snapshot, rogue: &Rogue, honest: &Working) -
     let placement = place.place(&[(snapshot, vec![vec![rogue.url.clone(), honest.url()]])]);
     let batch_timeout = Duration::from_secs(30);
     let config = place.coordinator_config(placement);
-    let party = (snapshot.manifest().protocol.parties() > 1).then_some(Party::Zero);
+    let party = (snapshot.manifest().protocol.parties > 1).then_some(Party::Zero);
     let server = ServerConfig { party, ..config.server };
     let coordinator = Coordinating::start(CoordinatorConfig { server, batch_timeout, ..config });
     coordinator.ready(snapshot);
@@ -165,7 +165,7 @@ fn a_malformed_query_reaches_no_worker_and_costs_nobody_anything() {
     let rogue = Rogue::start(&place, &honest.status, |_| Conduct::Refuses(StatusCode::UNPROCESSABLE_ENTITY));
     let coordinator = beside(&place, &snapshot, &rogue, &honest);
     let asked = || [0, 1].map(|replica| coordinator.replica(0, replica)["requests"].clone());
-    let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
+    let query_bytes = snapshot.manifest().protocol.sizes.query_bytes;
     let post = |query: Vec<u8>| {
         let base = Queries { keys: None, queries: vec![query.into()] };
         let request = Request { version: snapshot.version(), base, delta: None }.encode();

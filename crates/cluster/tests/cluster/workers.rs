@@ -173,7 +173,7 @@ fn a_batch_takes_all_its_memory_before_it_is_computed() {
     let place = Place::new();
     let snapshot = large(&place);
     let config = WorkerConfig { metrics: Some(free()), ..place.worker_config(&snapshot, 0, 1) };
-    let query = (None, Bytes::from(vec![1; snapshot.manifest().protocol.sizes().query_bytes]));
+    let query = (None, Bytes::from(vec![1; snapshot.manifest().protocol.sizes.query_bytes]));
     let (version, keys) = (snapshot.version(), Vec::new());
     let batch = ShareRequest { version, keys, queries: vec![query; 64] }.encode();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -243,7 +243,7 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
         metrics_names: vec!["worker.internal".into()],
         ..place.worker_config(&snapshot, 0, 1)
     });
-    let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
+    let query_bytes = snapshot.manifest().protocol.sizes.query_bytes;
     let request = |version: Version, queries: usize| {
         let query = (None, Bytes::from(vec![1; query_bytes]));
         ShareRequest { version, keys: Vec::new(), queries: vec![query; queries] }.encode()

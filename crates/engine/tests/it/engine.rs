@@ -115,7 +115,7 @@ async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     // Two bases are kept, so this one is dropped first.
     for version in [2, 3] {
         let newer = Identity { version: Version::new([version; 32]), ..identity() };
-        let sizes = newer.params.sizes();
+        let sizes = newer.params.sizes;
         engine
             .publish(Database::new(newer, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap());
     }
@@ -143,10 +143,10 @@ fn states_are_told() {
 #[test]
 fn parts_that_do_not_belong_together_are_refused() {
     let responder = |query_bytes| {
-        let sizes = Sizes { query_bytes, ..identity().params.sizes() };
+        let sizes = Sizes { query_bytes, ..identity().params.sizes };
         Box::new(Scripted { sizes, behaviour: Box::new(echo) })
     };
-    let right = identity().params.sizes().query_bytes;
+    let right = identity().params.sizes.query_bytes;
     let refused = |identity, query_bytes| {
         matches!(Database::new(identity, responder(query_bytes)), Err(LoadError::Inconsistent(_)))
     };
@@ -221,7 +221,7 @@ fn delta(version: u8) -> Database {
     identity.version = Version::new([version; 32]);
     identity.table.kind = TableKind::Keyword;
     identity.table.places = Some(PlaceSalt::new([9; 32]));
-    let sizes = identity.params.sizes();
+    let sizes = identity.params.sizes;
     Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap()
 }
 
@@ -247,7 +247,7 @@ async fn a_version_with_a_delta_is_asked_in_both_parts() {
     assert_eq!(submit_to(&engine, &VERSION, queries(&[5])).unwrap().await.unwrap().answers[0][0][0], 5);
 
     let elsewhere = Database::new(Identity { name: "other".into(), ..identity() }, {
-        Box::new(Scripted { sizes: identity().params.sizes(), behaviour: Box::new(echo) })
+        Box::new(Scripted { sizes: identity().params.sizes, behaviour: Box::new(echo) })
     });
     for foreign in [elsewhere.unwrap(), database(Box::new(echo))] {
         let refused = Served::new(Arc::clone(&base), Some(Arc::new(foreign)));
@@ -259,7 +259,7 @@ async fn a_version_with_a_delta_is_asked_in_both_parts() {
 fn the_newest_versions_of_two_bases_are_kept() {
     let engine = Engine::new(8, KeyRegistry::default()).unwrap();
     let base = |version| {
-        let sizes = identity().params.sizes();
+        let sizes = identity().params.sizes;
         let identity = Identity { version: Version::new([version; 32]), ..identity() };
         Arc::new(Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap())
     };
@@ -321,7 +321,7 @@ fn the_newest_versions_of_two_bases_are_kept() {
 #[test]
 fn a_former_version_answers_those_who_name_it_behind_the_newest() {
     let engine = engine(8, Box::new(echo));
-    let sizes = identity().params.sizes();
+    let sizes = identity().params.sizes;
     let older = Identity { version: Version::new([2; 32]), ..identity() };
     let older = Database::new(older, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap();
     engine.publish_former(older.into());
@@ -340,7 +340,7 @@ fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
         identity.hint.file = StoredFile::at(format!("hint-{version}"));
         identity.table.kind = kind;
         identity.table.places = (kind == TableKind::Keyword).then_some(PlaceSalt::new([9; 32]));
-        let sizes = identity.params.sizes();
+        let sizes = identity.params.sizes;
         Arc::new(Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap())
     };
     engine.publish(Served::new(part(1, TableKind::Index), None).unwrap());

@@ -15,7 +15,7 @@ const NEVER: Duration = Duration::from_millis(200);
 
 fn version(number: u8, behaviour: Behaviour) -> Database {
     let identity = Identity { version: Version::new([number; 32]), ..identity() };
-    let sizes = identity.params.sizes();
+    let sizes = identity.params.sizes;
     Database::new(identity, Box::new(Scripted { sizes, behaviour })).unwrap()
 }
 

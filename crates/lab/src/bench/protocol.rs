@@ -173,13 +173,13 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         }
     }
     drop(server);
-    let stored = usize::try_from(params.stored().bytes())?;
+    let stored = usize::try_from(params.stored.bytes())?;
     // The matrix lies in huge pages, as a database does: with small pages, reading the same memory
     // is a quarter slower.
     let limits = Limits::measure(&backend, random_matrix(&backend, options.layout()?)?.bytes())?;
     // The products limit applies to folds of bytes only; folds of polynomials and of shares compute
     // other products.
-    let products = if matches!(params.first_fold(), FirstFold::Bytes) { options.batch } else { 0 };
+    let products = if matches!(params.first_fold, FirstFold::Bytes) { options.batch } else { 0 };
     let (floor, floor_seconds) = limits.floor(stored, products);
     let read_seconds = stored as f64 / limits.bandwidth;
     let product_seconds = (products > 0).then(|| stored as f64 / limits.products);
@@ -203,19 +203,18 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
 
     let rates = Rates::measure(&*backend, &planner::sets(&params))?;
     let predicted = planner::predict(&params, &rates);
-    let sizes = params.sizes();
+    let sizes = params.sizes;
     let step = |(name, times): (&str, Vec<f64>)| StepTime {
         name: name.into(),
         seconds: median(times),
         predicted_seconds: predicted.iter().find(|(step, _)| *step == name).map(|(_, seconds)| *seconds),
     };
     let report = ProtocolReport {
-        name: params.name().into(),
-        params: params.set(),
-        keys: params.key_delivery().map(KeyDelivery::name),
-        queries: (params.key_delivery() == Some(KeyDelivery::PerQuery))
-            .then(|| params.choice().queries.name()),
-        shape: params.stored().shape(),
+        name: params.name.into(),
+        params: params.set.clone(),
+        keys: params.key_delivery.map(KeyDelivery::name),
+        queries: (params.key_delivery == Some(KeyDelivery::PerQuery)).then(|| params.choice().queries.name()),
+        shape: params.stored.shape(),
         backend: backend.name(),
         threads: backend.threads(),
         batch: options.batch,
@@ -230,12 +229,12 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         download_bytes: sizes.answer_bytes,
         keys_bytes: sizes.keys_bytes,
         hint_bytes: sizes.hint_bytes,
-        memory_bytes: params.memory_bytes(),
+        memory_bytes: params.memory_bytes,
         prepare_seconds,
         client_query_seconds: median(query_times),
         client_decode_seconds: median(decode_times),
         noise_margin_bits: (count > 0.0).then(|| -f64::sqrt(squares / count).log2()),
-        failure: params.failure(),
+        failure: params.failure,
         steps: steps.into_iter().map(step).collect(),
     };
     report.print(options.format())
@@ -248,7 +247,7 @@ fn write_database(
     indices: &[u64],
     rng: &mut SecretRng,
 ) -> anyhow::Result<Vec<Vec<u8>>> {
-    let stored = params.stored();
+    let stored = params.stored;
     let mut bytes = vec![0; usize::try_from(stored.bytes())?];
     rng.fill(&mut bytes);
     std::fs::write(&files.matrix, &bytes)?;

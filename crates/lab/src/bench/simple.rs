@@ -17,10 +17,9 @@ use spirea_console::threads::Threads;
 use spirea_cpu::CpuBackend;
 use spirea_engine::{Database, Engine, KeyRegistry};
 use spirea_math::random::SecretRng;
-use spirea_protocols::parameters::Parameters as _;
-use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::simple::{Client, Params};
-use spirea_protocols::{IndexClient as _, Opening, Prepared, Query, Serve as _, Table};
+use spirea_protocols::parameters::Stored;
+use spirea_protocols::registry::Choice;
+use spirea_protocols::{Opening, Prepared, Query, Table};
 use spirea_server::Server;
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::{BuildOptions, Protocol, Silent, Snapshot};
@@ -37,19 +36,17 @@ const VALUE_BYTES: usize = 246;
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (snapshot, prepare_seconds) = build(options, folder.path())?;
-    let ProtocolParams::Simple(params) = &snapshot.manifest().protocol else {
-        anyhow::bail!("the snapshot holds another protocol");
-    };
+    let params = &snapshot.manifest().protocol;
     let lookups = look_ups(options, &snapshot, folder.path())?;
-    let Alone { scan_seconds, limits, noise_margin_bits } = scan_alone(options, &snapshot, params)?;
+    let Alone { scan_seconds, limits, noise_margin_bits } = scan_alone(options, &snapshot)?;
     let (floor, floor_seconds) =
-        limits.floor(params.layout().bytes(), options.batch * params.record_columns());
-    let sizes = params.sizes();
+        limits.floor(params.matrix_bytes() as usize, options.batch * params.grid.parts());
+    let sizes = params.sizes;
     let step = |name, seconds| Step { name, seconds, floor: None, floor_seconds: None };
     let report = Report {
         name: "simple".into(),
         params: Some(params.set.clone()),
-        shape: [params.rows, params.columns],
+        shape: params.stored.shape(),
         backend: options.backend()?.name(),
         threads: options.backend()?.threads(),
         batch: options.batch,
@@ -64,7 +61,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             hint_bytes: sizes.hint_bytes,
             prepare_seconds,
             noise_margin_bits,
-            failure: params.failure(),
+            failure: params.failure,
         }),
         steps: vec![
             step("client query", lookups.query),
@@ -155,24 +152,27 @@ struct Alone {
     noise_margin_bits: f64,
 }
 
-fn scan_alone(options: &Options, snapshot: &Snapshot, params: &Params) -> anyhow::Result<Alone> {
-    let backend = options.backend()?;
-    let matrix = backend.open(FileRows::all(params.layout(), &snapshot.files().matrix, Residence::Copied))?;
-    let words = super::random_words(params.columns * options.batch * params.record_columns())?;
+fn scan_alone(options: &Options, snapshot: &Snapshot) -> anyhow::Result<Alone> {
+    let (backend, params) = (options.backend()?, &snapshot.manifest().protocol);
+    let Stored::Panels { layout, .. } = params.stored else {
+        anyhow::bail!("the snapshot holds another protocol");
+    };
+    let matrix = backend.open(FileRows::all(layout, &snapshot.files().matrix, Residence::Copied))?;
+    let words = super::random_words(params.grid.columns * options.batch * params.grid.parts())?;
     let scan_seconds = median_seconds(options.runs, || {
         std::hint::black_box(backend.scalar_fold(&matrix, &words)?);
         Ok(())
     })?;
     let limits = Limits::measure(&backend, matrix.bytes())?;
     drop(matrix);
-    let server = params.open(&backend, snapshot.files(), Opening::default())?;
-    let client = Client::new(params.clone(), &std::fs::read(snapshot.hint_path())?)?;
+    let server = params.on().open(&backend, snapshot.files(), Opening::default())?;
     let mut rng = SecretRng::from_os()?;
+    let client = params.client(&std::fs::read(snapshot.hint_path())?, &[], &mut rng)?;
     let (mut squares, mut count) = (0.0, 0.0);
     for _ in 0..16 {
-        let Prepared { queries, state } = client.query(rng.next_u64() % params.records, &mut rng)?;
+        let Prepared { queries, state } = client.query(rng.next_u64() % params.records(), &mut rng)?;
         let answer = server.answer(&[Query { bytes: &queries[0], keys: None }])?.remove(0);
-        for error in client.errors(&state, &[&answer])? {
+        for error in client.errors(&*state, &[&answer])? {
             squares += error.powi(2);
             count += 1.0;
         }

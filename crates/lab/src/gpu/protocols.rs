@@ -83,7 +83,7 @@ fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
     let server = open(&params, &timed)?;
     stand_in.serve();
 
-    let hint = vec![0; usize::try_from(params.sizes().hint_bytes)?];
+    let hint = vec![0; usize::try_from(params.sizes.hint_bytes)?];
     let clients = (0..plan.batch.min(CLIENTS)).map(|_| params.client(&hint, &[], &mut rng));
     let clients = clients.collect::<Result<Vec<_>, _>>()?;
     drop(hint);
@@ -128,7 +128,7 @@ fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
     });
     bench.figure(Figure {
         name: plan.protocol,
-        params: Some(params.set()),
+        params: Some(params.set.clone()),
         shape: shape(&params),
         batch: plan.batch,
         seconds: median(times),
@@ -146,8 +146,8 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
         let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), records, plan.record_bytes)?;
         // The leaves of all queries of a batch are in memory at the same time, up to
         // `leaves_memory`. `memory_bytes` includes the leaves of one query.
-        let with_one = params.memory_bytes();
-        let held = params.matrix_bytes() + params.server_bytes();
+        let with_one = params.memory_bytes;
+        let held = params.matrix_bytes() + params.server_bytes;
         let others = (plan.batch as u64 - 1) * with_one.saturating_sub(held);
         let needed = with_one + others.min(bench.backend.leaves_memory());
         if needed as f64 <= 0.9 * free as f64 {
@@ -162,7 +162,7 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
 fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Result<Box<dyn Responder>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
-    for (file, length) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes())] {
+    for (file, length) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes)] {
         File::create(file)
             .and_then(|file| file.set_len(length))
             .with_context(|| format!("{}: cannot be made", file.path().display()))?;
@@ -173,9 +173,9 @@ fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Resul
 /// Returns the rows and the columns of the database. For folds of records these are the number of
 /// records and the bytes of each.
 fn shape(params: &ProtocolParams) -> [usize; 2] {
-    match params.first_fold() {
+    match params.first_fold {
         FirstFold::Rows { .. } => [params.records() as usize, params.record_bytes()],
-        FirstFold::Bytes | FirstFold::Polynomials(_) => params.stored().shape(),
+        FirstFold::Bytes | FirstFold::Polynomials(_) => params.stored.shape(),
     }
 }
 
@@ -185,12 +185,12 @@ fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result
     let limits = &bench.limits;
     let (bytes, queries) = (params.folded_bytes() as f64, batch as f64);
     let memory = limits.memory(bytes);
-    Ok(match params.first_fold() {
+    Ok(match params.first_fold {
         FirstFold::Bytes => highest([memory, limits.byte_products(4.0 * bytes * queries)]),
         FirstFold::Polynomials(set) => {
             highest([memory, limits.residue_products(set.ring(), 2.0 * bytes / 4.0 * queries)])
         }
-        FirstFold::Rows { prf, domain, bins } => {
+        FirstFold::Rows { prf, domain, bins, .. } => {
             let calls = (bins as u64 * domain.calls(prf)) as f64;
             let mut bounds = vec![memory, limits.calls(prf, calls * queries)];
             if domain.output() == OutputKind::U32 {

@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         fleet.register().await?;
         let plan = Plan {
             database: options.database.clone(),
-            protocol: current.description().params().name().into(),
+            protocol: current.description().params().name.into(),
             clients: options.clients,
             rate: options.rate,
             seconds: options.seconds,

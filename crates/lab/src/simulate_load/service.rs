@@ -84,7 +84,7 @@ impl Service {
         let origin = format!(
             "with batches of {} ({}) as timed on {} with {} thread(s)",
             snapshot.manifest().name,
-            protocol.name(),
+            protocol.name,
             backend.name(),
             backend.threads()
         );

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use spirea_backend::{RingBackend, StoredFile};
 use spirea_lattice::lwe::{BlindedUnit, BlindingFactor};
-use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweEncryptor, LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
@@ -20,13 +19,12 @@ use super::client::{PackClient, Reader};
 use super::scheme::{PackScheme, PackedRows, PackedServer};
 use super::{PackingShape, packed_exceedance_log2};
 use crate::bins::Bins;
-use crate::choice::KeyDelivery;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
-use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::parameters::{Failure, Parameters, Profile};
 use crate::protocol::{Holdings, Serve};
 use crate::responder::Responder;
 use crate::steps::check::check_answers;
@@ -68,6 +66,11 @@ impl<P: PackedProtocol> FoldedParams<P> {
         rng: &mut SecretRng,
     ) -> Result<Box<dyn AnyIndexClient>, ProtocolError> {
         Ok(Box::new(Client::new(self, known, rng)?))
+    }
+
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.shape().sizes()
     }
 }
 
@@ -142,7 +145,7 @@ impl PackedShape {
         self.grid.rows(self.spread) as u64 * self.lwe.degree() as u64 * 4
     }
 
-    fn sizes(&self) -> Sizes {
+    pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
             query_bytes: self.asked() * self.layout().bytes(),
             answer_bytes: self.grid.parts() * self.answered_blocks() * self.ring.response_bytes(),
@@ -164,62 +167,27 @@ impl PackedShape {
 }
 
 impl<P: PackedProtocol> Parameters for FoldedParams<P> {
-    fn name(&self) -> &'static str {
-        P::NAME
-    }
-
-    fn set(&self) -> String {
-        let (names, bins) = (self.0.set_names(), P::bins(&self.0.grid));
-        if bins == 1 { names } else { format!("{names}, {bins} bins") }
-    }
-
-    fn stored(&self) -> Stored {
-        self.0.stored(P::SPREAD)
-    }
-
-    fn grid(&self) -> Grid {
-        self.0.grid
-    }
-
-    fn server_bytes(&self) -> u64 {
-        self.shape().server_bytes()
-    }
-
     fn validate(&self) -> Result<(), ProtocolError> {
         P::validate_shape(&self.0)?;
-        validate_outcome(self.sizes(), self.failure())
+        validate_outcome(self.sizes(), self.exceedance(1.0))
     }
 
-    fn key_shape(&self) -> Option<KeyShape> {
-        self.shape().ring.key_shape()
-    }
-
-    fn key_delivery(&self) -> Option<KeyDelivery> {
-        Some(self.0.keys)
-    }
-
-    /// Returns the number of bits of a selected group's number, because ciphertexts select the
-    /// group by multiplication. Columns do not count: each has a blinding factor.
-    fn combined_answer_bits(&self) -> f64 {
-        (self.shape().selected_from() as f64).log2()
-    }
-
-    fn bins(&self) -> usize {
-        P::bins(&self.0.grid)
-    }
-
-    fn sizes(&self) -> Sizes {
-        self.shape().sizes()
-    }
-
-    fn work(&self) -> Vec<Work> {
-        self.shape().work()
-    }
-
-    fn memory_bytes(&self) -> u64 {
+    fn profile(&self) -> Profile {
         let shape = self.shape();
         let plain = shape.ring.plain_bytes(shape.parts() * shape.blocks());
-        self.stored().bytes() + plain + shape.ring.digits_bytes() + shape.ring.leaves_bytes() as u64
+        Profile {
+            key_shape: shape.ring.key_shape(),
+            // These are the bits of a selected group's number, because ciphertexts select the group
+            // by multiplication. Columns do not count: each has a blinding factor.
+            combined_answer_bits: (shape.selected_from() as f64).log2(),
+            server_bytes: shape.server_bytes(),
+            memory_bytes: self.0.stored(P::SPREAD).bytes()
+                + plain
+                + shape.ring.digits_bytes()
+                + shape.ring.leaves_bytes() as u64,
+            work: shape.work(),
+            ..self.folded_profile(self.sizes())
+        }
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
@@ -227,10 +195,6 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
         let numbers = grid.record_bytes * bins;
         let packed = packed_exceedance_log2(&*ring, lwe, self.0.folded_columns(), numbers, share);
         Some(Failure::estimate(packed))
-    }
-
-    fn sets(&self) -> Sets {
-        self.0.sets()
     }
 }
 

@@ -104,14 +104,14 @@ impl Figures {
 
     /// Returns a lower bound on the bytes of memory that a query reads, on any machine.
     pub fn read_bytes(&self) -> f64 {
-        self.params.work().iter().map(|work| work.count * work.unit.read_bytes() as f64).sum()
+        self.params.work.iter().map(|work| work.count * work.unit.read_bytes() as f64).sum()
     }
 }
 
 /// Predicts the server time for one query, in seconds, by step and in the order of the steps.
 pub fn predict(params: &ProtocolParams, rates: &Rates) -> Vec<(&'static str, f64)> {
     let mut steps: Vec<(&'static str, f64)> = Vec::new();
-    for work in params.work() {
+    for work in &params.work {
         let seconds = work.count * rates.seconds(work.unit);
         match steps.iter_mut().find(|(step, _)| *step == work.step) {
             Some((_, sum)) => *sum += seconds,
@@ -123,7 +123,7 @@ pub fn predict(params: &ProtocolParams, rates: &Rates) -> Vec<(&'static str, f64
 
 /// Returns the ring sets whose rates a prediction for `params` needs.
 pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
-    let mut sets: Vec<RingSet> = params.work().into_iter().filter_map(|work| work.unit.ring_set()).collect();
+    let mut sets: Vec<RingSet> = params.work.iter().filter_map(|work| work.unit.ring_set()).collect();
     sets.dedup();
     sets
 }
@@ -155,16 +155,16 @@ pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) 
 }
 
 fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
-    let (sizes, steps) = (params.sizes(), predict(&params, rates));
+    let (sizes, steps) = (params.sizes, predict(&params, rates));
     let server: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
     let once = sizes.keys_bytes as f64 / needs.uplink + sizes.hint_bytes as f64 / needs.downlink;
-    let lookup_seconds = params.parties() as f64
+    let lookup_seconds = params.parties as f64
         * (sizes.query_bytes as f64 / needs.uplink + sizes.answer_bytes as f64 / needs.downlink)
         + server
         + once / needs.lookups;
-    let memory_bytes = params.memory_bytes();
+    let memory_bytes = params.memory_bytes;
     let too_slow = needs.queries_per_second.filter(|rate| rate * server > 1.0);
-    let ruled_out = if params.parties() > needs.servers {
+    let ruled_out = if params.parties > needs.servers {
         Some("needs two servers whose operators do not work together".into())
     } else if needs.memory.is_some_and(|memory| memory_bytes > memory) {
         Some("needs more memory than there is".into())
@@ -178,7 +178,7 @@ fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
 
 /// Returns the reason why the key delivery violates the needs, if it does.
 fn misdelivered(params: &ProtocolParams, needs: &Needs) -> Option<&'static str> {
-    match (params.key_delivery()?, needs.keys?) {
+    match (params.key_delivery?, needs.keys?) {
         (KeyDelivery::Registered, KeyDelivery::PerQuery) => {
             Some("registers keys, by which a client's look-ups can be linked")
         }
@@ -235,8 +235,8 @@ impl Needs {
         allowed.sort_by(|a, b| a.lookup_seconds.total_cmp(&b.lookup_seconds));
         let mut names = Vec::new();
         allowed.retain(|figures| {
-            let is_first = !names.contains(&figures.params.name());
-            names.push(figures.params.name());
+            let is_first = !names.contains(&figures.params.name);
+            names.push(figures.params.name);
             is_first
         });
         let figures = allowed.remove(0);
@@ -251,7 +251,7 @@ impl Needs {
     pub fn recommend_for_all_machines(&self, records: u64, record_bytes: usize) -> Option<Recommendation> {
         let recommendation = self.recommend(records, record_bytes, &Rates::default()).ok()?;
         let (best, next) = (&recommendation.figures, recommendation.others.first()?);
-        let work = best.params.work();
+        let work = &best.params.work;
         let is_scan = work.iter().all(|work| work.unit == Unit::ScannedByte);
         let slowest: f64 = work.iter().map(|work| work.count * SLOWEST_SCAN).sum();
         (is_scan && best.lookup_seconds + slowest < next.lookup_seconds).then_some(recommendation)
@@ -275,11 +275,11 @@ mod tests {
                     continue;
                 }
                 let figures = plan.outcome.unwrap();
-                assert_eq!(figures.params.name(), plan.protocol);
+                assert_eq!(figures.params.name, plan.protocol);
                 assert!(figures.memory_bytes >= figures.params.matrix_bytes());
-                let work = figures.params.work();
+                let work = &figures.params.work;
                 assert!(work.iter().all(|work| work.count > 0.0), "{work:?}");
-                assert!(figures.params.sets().securities().all(|(_, set)| security.admits(set)));
+                assert!(figures.params.sets.securities().all(|(_, set)| security.admits(set)));
                 assert!(sets(&figures.params).iter().all(|set| security.ring_sets().contains(set)));
             }
         }
@@ -302,18 +302,18 @@ mod tests {
                     let Ok(figures) = plan.outcome else { continue };
                     let (params, read) = (&figures.params, figures.read_bytes());
                     writeln!(found, "{name}").unwrap();
-                    writeln!(found, "  set {:?}, {} bits", params.set(), params.security_bits()).unwrap();
-                    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
+                    writeln!(found, "  set {:?}, {} bits", params.set, params.security_bits).unwrap();
+                    let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes;
                     writeln!(
                         found,
                         "  query {query_bytes}, answer {answer_bytes}, hint {hint_bytes}, keys {keys_bytes}"
                     )
                     .unwrap();
                     let [folded, server, memory] =
-                        [params.folded_bytes(), params.server_bytes(), params.memory_bytes()];
+                        [params.folded_bytes(), params.server_bytes, params.memory_bytes];
                     writeln!(found, "  folded {folded}, server {server}, memory {memory}, read {read}")
                         .unwrap();
-                    for Work { step, unit, count } in params.work() {
+                    for Work { step, unit, count } in &params.work {
                         writeln!(
                             found,
                             "  {step}: {count} {}, {} bytes each",
@@ -351,10 +351,10 @@ mod tests {
         assert!(nothing.recommend(1 << 20, 256, &Rates::default()).is_err());
         let recommended = Needs::default().recommend(1 << 20, 256, &Rates::default()).unwrap();
         assert_eq!(recommended.choice.protocol, all[best].protocol);
-        assert_eq!(recommended.figures.params.name(), all[best].protocol);
+        assert_eq!(recommended.figures.params.name, all[best].protocol);
         let times: Vec<_> = recommended.others.iter().map(|other| other.lookup_seconds).collect();
         assert!(times.is_sorted() && times[0] >= recommended.figures.lookup_seconds);
-        let mut names: Vec<_> = recommended.others.iter().map(|other| other.params.name()).collect();
+        let mut names: Vec<_> = recommended.others.iter().map(|other| other.params.name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), NAMES.len() - 3, "each once, without the best and those of two servers");
@@ -391,9 +391,9 @@ mod tests {
                 let registered = ProtocolParams::choose(&registered, Seed::default(), 1 << 22, 256).unwrap();
                 assert!(
                     figures.sizes.query_bytes
-                        > registered.sizes().query_bytes + registered.sizes().keys_bytes / 4
+                        > registered.sizes.query_bytes + registered.sizes.keys_bytes / 4
                 );
-                assert!(figures.params.work().iter().all(|work| work.count > 0.0));
+                assert!(figures.params.work.iter().all(|work| work.count > 0.0));
             }
         }
         let registered = Needs { keys: Some(KeyDelivery::Registered), ..Needs::default() };
@@ -426,7 +426,7 @@ mod tests {
         for plan in &plans {
             match &plan.outcome {
                 Ok(figures) => {
-                    assert_eq!(figures.params.bins(), 64);
+                    assert_eq!(figures.params.bins, 64);
                     match plan.protocol {
                         "exppack-simple" => assert!(figures.sizes.answer_bytes > 64 * 256),
                         protocol => {
@@ -440,7 +440,7 @@ mod tests {
         }
         let recommended = needs.recommend(1 << 20, 256, &Rates::default()).unwrap();
         assert_eq!(recommended.choice.bins, 64);
-        let others = recommended.others.iter().map(|other| other.params.name());
+        let others = recommended.others.iter().map(|other| other.params.name);
         assert!(others.clone().all(|name| ["dpf-sum", "exppack-simple"].contains(&name)), "{:?}", others);
         let one_server = Needs { servers: 1, ..needs };
         let recommended = one_server.recommend(1 << 20, 256, &Rates::default()).unwrap();

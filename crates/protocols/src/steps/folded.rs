@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spirea_backend::{
     Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, StoredFile,
 };
@@ -17,9 +18,9 @@ use super::shape::{LookupCost, cheapest, malformed};
 use crate::choice::{Choice, HintForm, KeyDelivery, QueryForm, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Parameters, Sets, Stored};
+use crate::parameters::{FirstFold, Parameters, Profile, Sets, Stored};
 use crate::protocol::{Holdings, Protocol, Specimens};
-use crate::{ProtocolError, Result};
+use crate::{ProtocolError, Result, Sizes};
 
 /// Parameters that all protocols with a first fold share. Public, and part of a snapshot's
 /// identity.
@@ -74,6 +75,12 @@ pub(crate) const MAX_COLUMNS: usize = 1 << 20;
 const MAX_PACKED_BATCH: usize = 64;
 
 impl Folded {
+    /// Creates parameters of a protocol without a ring, whose hint is not rounded.
+    pub(crate) fn without_ring(set: String, seed: Seed, grid: Grid) -> Self {
+        let (keys, queries) = (KeyDelivery::default(), QueryForm::default());
+        Self { set, ring: None, seed, dropped_bits: 0, keys, queries, hint_bits: exact_bits(), grid }
+    }
+
     /// Checks parameters read from untrusted bytes: the part that all protocols share.
     ///
     /// # Errors
@@ -307,9 +314,20 @@ pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterato
 
 /// Parameters of protocol `P`, which are the parameters of its first fold. Public, and part of a
 /// snapshot's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct FoldedParams<P>(pub(crate) Folded, #[serde(skip)] PhantomData<P>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldedParams<P>(pub(crate) Folded, PhantomData<P>);
+
+impl<P: FoldedProtocol> Serialize for FoldedParams<P> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        P::Form::from(self.0.clone()).serialize(serializer)
+    }
+}
+
+impl<'de, P: FoldedProtocol> Deserialize<'de> for FoldedParams<P> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        P::Form::deserialize(deserializer).map(|form| Self(form.into(), PhantomData))
+    }
+}
 
 /// Definition of a protocol whose parameters are those of a first fold.
 pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'static {
@@ -325,6 +343,9 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     const HINT_LASTS: bool = false;
     /// Key deliveries that the protocol supports.
     const DELIVERIES: &'static [KeyDelivery] = &[KeyDelivery::Registered];
+
+    /// The parameters in JSON.
+    type Form: Serialize + DeserializeOwned + From<Folded> + Into<Folded>;
 
     /// Returns the ring set of a choice, for packing; `None` for a protocol without a ring.
     ///
@@ -356,9 +377,8 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     /// Returns candidate shapes with this number of bins, which [`Self::check_bins`] admits.
     fn grids(records: u64, record_bytes: usize, bins: usize) -> impl Iterator<Item = Grid>;
 
-    /// Returns the number of bytes of memory traffic that take as long as a query, under valid
-    /// parameters.
-    fn read_bytes(params: &FoldedParams<Self>) -> f64;
+    /// Returns the cost of a look-up under valid parameters.
+    fn cost(params: &FoldedParams<Self>) -> LookupCost;
 
     /// See [`Protocol::client_of`].
     ///
@@ -371,13 +391,48 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     ) -> Result<Box<dyn AnyIndexClient>>;
 }
 
+impl<P: FoldedProtocol> FoldedParams<P> {
+    /// Arrangement of the parts of a large record.
+    pub(crate) const SPREAD: Spread = P::SPREAD;
+}
+
 impl<P: FoldedProtocol> FoldedParams<P>
 where
     Self: Parameters,
 {
+    /// Returns the profile of a protocol that registers no keys and computes nothing from the
+    /// database. Protocols replace the members that differ.
+    pub(crate) fn folded_profile(&self, sizes: Sizes) -> Profile {
+        let folded = &self.0;
+        let (sets, names, bins) = (folded.sets(), folded.set_names(), P::bins(&folded.grid));
+        let stored = folded.stored(P::SPREAD);
+        Profile {
+            name: P::NAME,
+            set: if bins == 1 { names } else { format!("{names}, {bins} bins") },
+            parties: 1,
+            grid: folded.grid,
+            bins,
+            stored,
+            first_fold: FirstFold::Bytes,
+            sets,
+            security_bits: sets.security_bits(),
+            key_shape: None,
+            key_delivery: sets.ring.map(|_| folded.keys),
+            combined_answer_bits: 0.0,
+            sizes,
+            hint_bits: folded.hint_bits,
+            hint_determines_records: false,
+            server_bytes: 0,
+            memory_bytes: stored.bytes(),
+            work: Vec::new(),
+            failure: self.exceedance(1.0),
+            worst_failure: self.worst_failure(),
+        }
+    }
+
     /// Refuses dropped bits that make failures too likely.
     fn validate_dropped(&self) -> Result<(), ProtocolError> {
-        match self.failure() {
+        match self.exceedance(1.0) {
             Some(failure) if self.0.dropped_bits > 0 && failure.log2 > DROPPING_FAILURE_LOG2 => {
                 Err(malformed(format!("a response would decode wrongly with probability up to {failure}")))
             }
@@ -444,9 +499,7 @@ where
                 .map(move |&dropped_bits| Self(Folded { dropped_bits, ..folded.clone() }, PhantomData))
         });
         let checks = [Self::validate, Self::validate_dropped, Self::validate_worst];
-        let chosen = cheapest(choice.prefer, records, record_bytes, candidates, &checks, |params| {
-            LookupCost::new(params.sizes(), P::read_bytes(params))
-        });
+        let chosen = cheapest(choice.prefer, records, record_bytes, candidates, &checks, P::cost);
         // The hint is rounded only after the shape is chosen, so that a table has one shape for
         // both forms of the hint.
         chosen.map(|Self(folded, protocol)| {

@@ -35,7 +35,7 @@ pub(crate) fn validate_outcome(sizes: Sizes, failure: Option<Failure>) -> Result
 
 /// Cost of a look-up, by which shapes are chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LookupCost {
+pub struct LookupCost {
     /// Bytes that cross the network; a hint is amortised over a thousand look-ups.
     bytes: f64,
     /// The server's work, in bytes read from memory in the same time.

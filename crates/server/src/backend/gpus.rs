@@ -129,9 +129,9 @@ fn share_demand(params: &ProtocolParams, share: Share) -> Demand {
 /// Returns a database's demand on GPUs that answer `batch` queries at once.
 pub fn gpu_demand(params: &ProtocolParams, batch: usize) -> Demand {
     Demand {
-        whole_bytes: params.memory_bytes(),
+        whole_bytes: params.memory_bytes,
         divided_bytes: params.folded_bytes(),
-        folds_a_matrix: !matches!(params.first_fold(), FirstFold::Polynomials(_)),
+        folds_a_matrix: !matches!(params.first_fold, FirstFold::Polynomials(_)),
         batch,
     }
 }

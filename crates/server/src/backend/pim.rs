@@ -84,7 +84,7 @@ impl DatabaseBackend for Pim {
     }
 
     fn fits(&self, params: &ProtocolParams, _: Share) -> Result<(), BackendError> {
-        match params.first_fold() {
+        match params.first_fold {
             FirstFold::Rows { domain, .. } if domain.output() == OutputKind::Bit => Ok(()),
             _ => Err(BackendError::Unavailable(
                 "processing in memory is for databases whose shares are bits, protocol dpf-xor".into(),

@@ -80,7 +80,7 @@ impl Loader {
     /// Opening a table whose protocol packs or encrypts into a ring mostly computes, so such a
     /// table is opened once.
     pub fn interim(&self, params: &ProtocolParams) -> Opening {
-        match params.sets().ring {
+        match params.sets.ring {
             None if !self.read().prefers_device() => Opening { residence: Residence::Mapped, ..self.opening },
             _ => self.opening,
         }

@@ -86,7 +86,7 @@ fn describe(status: &Status) -> Value {
             described["versions"] = versions.iter().map(|served| json!(served.version())).collect();
             if let [newest, ..] = &versions[..] {
                 let identity = newest.base().identity();
-                described["protocol"] = json!(identity.params.name());
+                described["protocol"] = json!(identity.params.name);
                 described["kind"] = json!(identity.table.kind);
                 described["entries"] = json!(newest.values().unwrap_or(identity.table.entries));
                 described["changes"] =

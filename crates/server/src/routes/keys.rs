@@ -29,7 +29,7 @@ pub(super) async fn keys(
     let versions = app.engine.versions(&name)?;
     let longest = versions.iter().map(|served| limits(served).keys_request_bytes()).max().unwrap_or(0);
     if versions.iter().flat_map(Served::parts).all(|part| part.sizes().keys_bytes == 0) {
-        let protocol = versions.first().map_or("", |served| served.base().identity().params.name());
+        let protocol = versions.first().map_or("", |served| served.base().identity().params.name);
         return Err(Refused::no_keys_needed(protocol));
     }
     drop(versions);

@@ -260,7 +260,7 @@ fn any_bytes_are_a_configuration_that_agrees_with_itself_or_an_error() {
         if let Ok(description) = Description::parse("urls", made.changed(&corpus).into()) {
             let (params, table) = (description.base().params(), description.base().table());
             assert_eq!((params.records(), params.record_bytes()), (table.records, table.record_bytes()));
-            assert_eq!(params.sizes().hint_bytes, description.base().hint_bytes());
+            assert_eq!(params.sizes.hint_bytes, description.base().hint_bytes());
             assert!(description.limits().max_batch > 0);
         }
     }

@@ -37,7 +37,7 @@ fn serve(options: &KeyOptions) -> Running {
 
 /// Returns a client's keys, which begin with `first`.
 pub fn upload(first: u8) -> KeysRequest {
-    let mut keys = vec![7; PARAMS.sizes().keys_bytes];
+    let mut keys = vec![7; PARAMS.sizes.keys_bytes];
     keys[0] = first;
     KeysRequest { version: VERSION, part: Part::Base, keys: keys.into() }
 }
@@ -58,7 +58,7 @@ pub fn ask(server: &Running, keys: KeysHash) -> Reply {
 /// Returns the first byte of the keys that the server used for the answer.
 pub fn first(reply: Reply) -> u8 {
     assert_eq!(reply.status, 200, "{reply:?}");
-    let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = PARAMS.sizes();
+    let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = PARAMS.sizes;
     let base = Lengths { query_bytes, answer_bytes, keys_bytes };
     let limits = spirea_wire::Limits { base, delta: None, max_batch: 2 };
     Response::decode(reply.body.into(), &limits, 2).unwrap().answers[1][0]
@@ -74,7 +74,7 @@ fn registered_keys_answer_and_unknown_ones_are_told() {
     let server = serve(&KeyOptions::default());
     let config = server.get("/v1/databases/keyed/config").body;
     let config = spirea_wire::Config::decode(config.into()).unwrap();
-    assert_eq!(config.base.lengths.keys_bytes, PARAMS.sizes().keys_bytes);
+    assert_eq!(config.base.lengths.keys_bytes, PARAMS.sizes.keys_bytes);
 
     let [one, two] = [1, 2].map(upload);
     unknown(&ask(&server, hash(&one)));

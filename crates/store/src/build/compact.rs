@@ -88,7 +88,7 @@ impl Edits {
         if touched.len() as u64 * STAYING > table.records {
             return Ok(None);
         }
-        let file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
+        let file = RecordFile::open(base.manifest().protocol.stored, &base.matrix_path())?;
         let mut edits = Self { records: Vec::new(), entries: table.entries, statistics };
         let indices: Vec<_> = touched.keys().copied().collect();
         for (found, changes) in file.records(&indices).zip(touched.into_values()) {
@@ -230,7 +230,7 @@ pub(crate) fn values_with(
     for (key, change) in &again {
         count(before.get(key).is_some_and(|change| is_put(&change)), change);
     }
-    let file = RecordFile::open(base.manifest().protocol.stored(), &base.matrix_path())?;
+    let file = RecordFile::open(base.manifest().protocol.stored, &base.matrix_path())?;
     let boundaries = table.boundaries();
     let touched = by_record(table, &boundaries, anew.into_iter());
     let indices: Vec<_> = touched.keys().copied().collect();
@@ -276,7 +276,7 @@ fn patch<B: ProtocolBackend>(
         fs::copy(&from, &to).at("copy", &from)
     };
     copy(&manifest.matrix)?;
-    let mut file = RecordFile::edit(manifest.protocol.stored(), &matrix)?;
+    let mut file = RecordFile::edit(manifest.protocol.stored, &matrix)?;
     for (done, change) in (0..).zip(&records) {
         file.write(change.index, &change.new)?;
         progress.update(Phase::Encode, done, records.len() as u64);
@@ -342,7 +342,7 @@ fn rebuild<B: ProtocolBackend>(
     let by_hash: HashMap<KeyHash, Change<'_>> =
         changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();
     let boundaries = table.boundaries();
-    let mut file = RecordFile::open(manifest.protocol.stored(), &base.matrix_path())?;
+    let mut file = RecordFile::open(manifest.protocol.stored, &base.matrix_path())?;
     file.scan(|index, record| {
         if index.is_multiple_of(REPORT_RECORDS) {
             progress.update(Phase::Read, index, table.records);
@@ -396,7 +396,7 @@ fn rebuild<B: ProtocolBackend>(
     let table = planned.table().clone();
     let seed = seed_after(&manifest.protocol)?;
     let protocol = manifest.protocol.reshaped(seed, table.records, table.record_bytes())?;
-    let (statistics, samples) = planned.encode(protocol.stored(), &folder.join(MATRIX_FILE), progress)?;
+    let (statistics, samples) = planned.encode(protocol.stored, &folder.join(MATRIX_FILE), progress)?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
     let draft = Draft {
         name: manifest.name.clone(),

@@ -137,8 +137,8 @@ fn place_of_another(places: &PlaceSalt, i: u64) -> EntryPlace {
 /// delta, which changes a part of it, so it is amortised over ten look-ups. Bytes that the server
 /// reads are weighted by the rate of a scan relative to a network.
 fn client_cost(protocol: &ProtocolParams) -> f64 {
-    let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = protocol.sizes();
-    let read = protocol.matrix_bytes() + protocol.server_bytes();
+    let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = protocol.sizes;
+    let read = protocol.matrix_bytes() + protocol.server_bytes;
     (query_bytes + answer_bytes) as f64 + hint_bytes as f64 / 10.0 + read as f64 / 1700.0
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     };
     let tree = prove(&mut table, progress, payloads)?;
     let matrix = folder.join(MATRIX_FILE);
-    let mut sink = Sink::create(&table, tree.as_ref(), protocol.stored(), &matrix, progress)?;
+    let mut sink = Sink::create(&table, tree.as_ref(), protocol.stored, &matrix, progress)?;
     payloads(&mut |payload| sink.push(payload))?;
     let samples = sink.finish()?;
     let lengths = || entries.iter().map(|entry| entry.value.len());

@@ -74,7 +74,7 @@ pub fn build<B: ProtocolBackend>(
     let (choice, planned, input) = lay_out(options, source, &spool, &draws, progress, decide)?;
     let table = planned.table().clone();
     let protocol = ProtocolParams::choose(&choice, draws.seed()?, table.records, table.record_bytes())?;
-    let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
+    let (statistics, samples) = planned.encode(protocol.stored, &matrix_path, progress)?;
     let apple = options.apple.as_ref();
     let apple = apple.map(|apple| apple.write(options, &input, folder.path(), progress)).transpose()?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;

@@ -51,7 +51,7 @@ impl Proving {
         records: u64,
         protocol: impl Fn(u64) -> Result<ProtocolParams, ProtocolError>,
     ) -> Self {
-        let combine = |records| protocol(records).is_ok_and(|it| it.combined_answer_bits() > 0.0);
+        let combine = |records| protocol(records).is_ok_and(|it| it.combined_answer_bits > 0.0);
         if [records, records + records / 8].into_iter().any(combine) { Self::Include } else { Self::Omit }
     }
 
@@ -64,7 +64,7 @@ impl Proving {
         protocol: &ProtocolParams,
         (records, record_bytes): (u64, usize),
     ) -> Self {
-        if table.proofs.is_some() || protocol.combined_answer_bits() > 0.0 {
+        if table.proofs.is_some() || protocol.combined_answer_bits > 0.0 {
             return Self::of(table);
         }
         Self::needed(records, |records| protocol.reshaped(Seed::default(), records, record_bytes))

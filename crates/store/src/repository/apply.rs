@@ -90,7 +90,7 @@ impl Repository {
             return Err(StoreError::BadOption(detail.into()));
         }
         let mut all = current.changes()?;
-        let has_deltas = current.base.manifest().protocol.bins() == 1;
+        let has_deltas = current.base.manifest().protocol.bins == 1;
         let count = |values| values_with(&current.base, values, &all, &changes);
         let values = current.values.filter(|_| has_deltas).map(count).transpose()?;
         all.extend(changes);

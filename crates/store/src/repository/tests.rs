@@ -74,7 +74,7 @@ fn a_table_in_bins_has_no_deltas() {
             }
         }
         assert!(record.delta.is_none());
-        assert_eq!(record.base.manifest().protocol.bins(), 4);
+        assert_eq!(record.base.manifest().protocol.bins, 4);
         assert_eq!(content(&record), expected);
     }
 }
@@ -102,7 +102,7 @@ type Content = BTreeMap<u64, Vec<u8>>;
 /// Reads the values of a version from its files.
 fn content(record: &VersionRecord) -> Content {
     let manifest = record.base.manifest();
-    let mut file = RecordFile::open(manifest.protocol.stored(), &record.base.matrix_path()).unwrap();
+    let mut file = RecordFile::open(manifest.protocol.stored, &record.base.matrix_path()).unwrap();
     let mut content = Content::new();
     file.scan(|index, sealed| {
         let payload = manifest.table.unseal(index, sealed)?;

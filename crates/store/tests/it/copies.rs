@@ -93,7 +93,7 @@ fn entries_lie_in_three_buckets_and_lists_of_keys_are_brought() {
         let folder = tempfile::tempdir().unwrap();
         let content = content(rows);
         let snapshot = try_build(&three_copies(folder.path(), protocol, bins, &content)).unwrap();
-        assert_eq!(snapshot.manifest().protocol.bins(), bins);
+        assert_eq!(snapshot.manifest().protocol.bins, bins);
         assert!(snapshot.manifest().table.widths.is_some() && snapshot.manifest().padding() < 1.5);
         holds(&snapshot, &content);
         fetches(&snapshot, &content, wanted, if protocol == "dpf-xor" { 20 } else { 3 });

@@ -59,7 +59,7 @@ fn repository(folder: &Path, protocol: &str, keys: KeyDelivery) -> Repository {
 /// fails its checksum.
 fn check(snapshot: &Snapshot, servers: &[Box<dyn Responder>]) {
     let (params, table) = (&snapshot.manifest().protocol, &snapshot.manifest().table);
-    assert_eq!(servers.len(), params.parties());
+    assert_eq!(servers.len(), params.parties);
     let mut rng = SecretRng::deterministic_for_tests(1);
     let hint = std::fs::read(snapshot.hint_path()).unwrap();
     let client = params.client(&hint, &[], &mut rng).unwrap();

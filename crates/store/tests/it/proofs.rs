@@ -175,7 +175,7 @@ fn proofs_are_there_by_default_where_answers_under_one_key_combine() {
             ..options(&input, None, &["value"])
         });
         let Manifest { table, protocol, .. } = snapshot.unwrap().manifest().clone();
-        (table.proofs.is_some(), protocol.combined_answer_bits() > 0.0)
+        (table.proofs.is_some(), protocol.combined_answer_bits > 0.0)
     };
     let registered = KeyDelivery::Registered;
     assert_eq!(proven("onion", registered, None), (true, true));

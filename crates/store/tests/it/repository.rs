@@ -202,7 +202,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
             let base = build(&model);
             if lasting {
                 let bits = if hint == HintForm::Whole { 32 } else { 17 };
-                assert_eq!(base.manifest().protocol.hint_bits(), bits, "{protocol} {set}");
+                assert_eq!(base.manifest().protocol.hint_bits, bits, "{protocol} {set}");
             }
             let old_hint = std::fs::read(base.hint_path()).unwrap();
             let repository =

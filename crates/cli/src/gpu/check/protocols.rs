@@ -27,7 +27,8 @@ fn protocols(scale: Scale) -> impl Iterator<Item = &'static str> {
 fn substitutes_often(protocol: &str) -> bool {
     const SUBSTITUTIONS: f64 = 64.0;
     let (records, record_bytes) = specimens(protocol).small[0];
-    let work = choose(protocol, records, record_bytes).map_or_else(|_| Vec::new(), |params| params.work());
+    let work =
+        choose(protocol, records, record_bytes).map_or_else(|_| Vec::new(), |params| params.work.clone());
     let substitutions = work.iter().filter(|work| matches!(work.unit, Unit::Substitution(_)));
     substitutions.map(|work| work.count).sum::<f64>() > SUBSTITUTIONS
 }
@@ -101,7 +102,7 @@ fn large(subject: &Subject, protocol: &str, wanted: u64, record_bytes: usize) ->
     let mut records = wanted;
     let params = loop {
         let params = choose(protocol, records, record_bytes)?;
-        if params.memory_bytes() as f64 <= 0.6 * free as f64 || records == 1 {
+        if params.memory_bytes as f64 <= 0.6 * free as f64 || records == 1 {
             break params;
         }
         records /= 2;

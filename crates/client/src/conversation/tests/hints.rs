@@ -11,7 +11,7 @@ fn with_hint(version: Version, hint: &[u8]) -> Reply {
 
 /// Returns the hint of [`config`].
 fn zeros() -> Vec<u8> {
-    vec![0; params().sizes().hint_bytes as usize]
+    vec![0; params().sizes.hint_bytes as usize]
 }
 
 /// Returns the first byte that a request for a hint asks for.

@@ -77,8 +77,8 @@ fn tamper(answer: &mut [u8], number: usize, entry: usize, secret: &[i64]) {
 fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_and_no_secret() {
     let mut server = Server::of("onion");
     let mut session = server.session();
-    assert_eq!(session.description().params().set(), SET.name());
-    let offset = session.description().params().grid().place(Spread::Rows, ROW).offset;
+    assert_eq!(session.description().params().set, SET.name());
+    let offset = session.description().params().grid.place(Spread::Rows, ROW).offset;
     // First number whose bytes are all in the record.
     let number = offset.div_ceil(SET.plaintext_bits() as usize / 8);
     let mut secrets: HashMap<KeysHash, Vec<i64>> = HashMap::new();

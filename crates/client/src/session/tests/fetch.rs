@@ -26,7 +26,7 @@ impl Servers {
         let open = |opening| params.on().open(&BACKEND, snapshot.files(), opening).unwrap();
         let responders = params.openings(Residence::Copied).into_iter().map(open).collect();
         // Description that both parties have in common.
-        let party = (params.parties() > 1).then_some(0);
+        let party = (params.parties > 1).then_some(0);
         let config = Config { party, ..config(&part(&snapshot), VERSION) };
         Self { description: describe(&config), responders }
     }
@@ -49,7 +49,7 @@ impl Servers {
     }
 
     fn registers(&self) -> bool {
-        self.description.base().params().sizes().keys_bytes > 0
+        self.description.base().params().sizes.keys_bytes > 0
     }
 
     fn fetch_in(
@@ -130,7 +130,7 @@ fn whatever_is_fetched_has_requests_and_responses_of_one_length() {
 #[test]
 fn a_lie_is_refused_whether_or_not_anything_is_wanted_of_its_bin() {
     let pair = Servers::of("dpf-xor", 5);
-    let each = pair.description.base().params().sizes().answer_bytes / 5;
+    let each = pair.description.base().params().sizes.answer_bytes / 5;
     for bin in 0..5 {
         for rows in [&[][..], &[0], &[17], &[1, 5, 9, 13, 17]] {
             let (_, found) = pair.fetch(rows, |answer| answer[bin * each] ^= 1);

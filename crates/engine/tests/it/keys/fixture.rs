@@ -91,7 +91,7 @@ pub fn ask(engine: &Engine, name: &str, version: Version, keys: KeysHash) -> Res
 }
 
 pub fn set_bytes() -> u64 {
-    PARAMS.sizes().keys_bytes as u64
+    PARAMS.sizes.keys_bytes as u64
 }
 
 pub fn in_memory(sets: u64) -> KeyOptions {

@@ -66,7 +66,7 @@ fn a_protocol_that_needs_no_keys_takes_none() {
         }
     }
     let params = params("simple");
-    let sizes = params.sizes();
+    let sizes = params.sizes;
     let engine = Engine::new(8, KeyRegistry::default()).unwrap();
     engine.publish(Database::new(identity("test", VERSION, &params), Box::new(Keyless(sizes))).unwrap());
     assert!(matches!(register(&engine, "test", &keys(1)), Err(EngineError::Malformed(_))));

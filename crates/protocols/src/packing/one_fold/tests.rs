@@ -13,7 +13,7 @@ use crate::grid::RecordPlace;
 use crate::keys::PreparedKeys;
 use crate::packing::registered::Registered;
 use crate::packing::rotated::RotatedShape;
-use crate::protocol::Protocol;
+use crate::protocol::Protocol as _;
 use crate::protocols::hybrid::{Hybrid, Params};
 use crate::query::Query;
 use crate::responder::Rows;
@@ -44,7 +44,7 @@ fn parameters() -> Params {
     });
     let params: Params = serde_json::from_value(json).unwrap();
     params.validate().unwrap();
-    assert!((params.combined_answer_bits() - 3.0).abs() < 1e-9);
+    assert!((params.profile().combined_answer_bits - 3.0).abs() < 1e-9);
     params
 }
 
@@ -58,7 +58,8 @@ impl Server {
     /// Creates a server with a forged table. In every group, the position that the known record has
     /// in the first group holds a record that names the group.
     fn of_lies(params: &Params) -> Self {
-        let (backend, stored, grid) = (Arc::new(CpuBackend::new(2).unwrap()), params.stored(), params.grid());
+        let (backend, stored, grid) =
+            (Arc::new(CpuBackend::new(2).unwrap()), params.profile().stored, params.profile().grid);
         let mut matrix = vec![0; stored.bytes() as usize];
         for index in 0..grid.records {
             let RecordPlace { column, group, .. } = grid.place(Hybrid::SPREAD, index);
@@ -104,9 +105,9 @@ impl Server {
 fn selectors_of_an_earlier_query_reveal_its_group() {
     let (params, mut rng) = (parameters(), SecretRng::from_os().unwrap());
     let server = Server::of_lies(&params);
-    let client = params.client(&[], &[], &mut rng).unwrap();
+    let client = params.client_of(Holdings { hint: &[], keys: &[] }, &mut rng).unwrap();
     let keys = server.packing.ring.prepare_keys(client.keys().unwrap().bytes()).unwrap();
-    let grid = params.grid();
+    let grid = params.profile().grid;
     let RecordPlace { column, group, .. } = grid.place(Hybrid::SPREAD, KNOWN);
     assert_eq!(group, 0);
     for group in 0..GROUPS {

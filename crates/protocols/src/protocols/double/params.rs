@@ -1,9 +1,7 @@
 //! Parameters and shapes.
 
-use crate::grid::Grid;
-use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::Work;
-use crate::steps::folded::{FoldedParams, FoldedProtocol};
+use crate::parameters::{Failure, Parameters, Profile};
+use crate::steps::folded::FoldedParams;
 use crate::steps::hint::is_exact;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
@@ -34,41 +32,9 @@ impl Params {
     pub(super) fn layout(&self) -> QueryLayout {
         self.0.two_folds_layout(0)
     }
-}
 
-impl Parameters for Params {
-    fn name(&self) -> &'static str {
-        Double::NAME
-    }
-
-    fn set(&self) -> String {
-        self.0.set_names()
-    }
-
-    fn stored(&self) -> Stored {
-        self.0.stored(SPREAD)
-    }
-
-    fn grid(&self) -> Grid {
-        self.0.grid
-    }
-
-    fn server_bytes(&self) -> u64 {
-        self.0.fixed_bytes()
-    }
-
-    fn validate(&self) -> Result<(), ProtocolError> {
-        self.0.validate_two_folds()?;
-        if self.0.ring.is_some() {
-            return Err(malformed("the protocol has no ring".into()));
-        }
-        if !is_exact(&self.0.hint_bits) && self.fixed_log2() > MAX_FAILURE_LOG2 {
-            return Err(malformed(format!("{} hint_bits are too few for every database", self.0.hint_bits)));
-        }
-        validate_outcome(self.sizes(), self.failure())
-    }
-
-    fn sizes(&self) -> Sizes {
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
+    pub(crate) fn sizes(&self) -> Sizes {
         let second = self.second();
         Sizes {
             query_bytes: self.layout().bytes(),
@@ -78,17 +44,28 @@ impl Parameters for Params {
             keys_bytes: 0,
         }
     }
+}
 
-    fn work(&self) -> Vec<Work> {
-        self.0.two_folds_work()
+impl Parameters for Params {
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_two_folds()?;
+        if self.0.ring.is_some() {
+            return Err(malformed("the protocol has no ring".into()));
+        }
+        if !is_exact(&self.0.hint_bits) && self.fixed_log2() > MAX_FAILURE_LOG2 {
+            return Err(malformed(format!("{} hint_bits are too few for every database", self.0.hint_bits)));
+        }
+        validate_outcome(self.sizes(), self.exceedance(1.0))
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.stored().bytes() + self.0.fixed_bytes()
-    }
-
-    fn hint_bits(&self) -> u32 {
-        self.0.hint_bits
+    fn profile(&self) -> Profile {
+        let folded = &self.0;
+        Profile {
+            server_bytes: folded.fixed_bytes(),
+            memory_bytes: folded.stored(SPREAD).bytes() + folded.fixed_bytes(),
+            work: folded.two_folds_work(),
+            ..self.folded_profile(self.sizes())
+        }
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
@@ -97,10 +74,6 @@ impl Parameters for Params {
 
     fn worst_failure(&self) -> Option<Failure> {
         Some(Failure::bound(self.0.two_folds_bound_log2(Knowledge::Matrix, 1.0)))
-    }
-
-    fn sets(&self) -> Sets {
-        self.0.sets()
     }
 }
 
@@ -127,10 +100,10 @@ mod tests {
                 ProtocolParams::choose(&choice, Seed::new([7; 32]), 1 << 20, 3).unwrap()
             };
             let [rounded, whole] = HintForm::ALL.map(of);
-            assert_eq!((rounded.hint_bits(), whole.hint_bits()), (17, 32));
-            assert_eq!(rounded.sizes().hint_bytes * 32, whole.sizes().hint_bytes * 17);
-            assert_eq!(rounded.grid(), whole.grid());
-            let [rounded, whole] = [rounded, whole].map(|params| params.worst_failure().unwrap().log2);
+            assert_eq!((rounded.hint_bits, whole.hint_bits), (17, 32));
+            assert_eq!(rounded.sizes.hint_bytes * 32, whole.sizes.hint_bytes * 17);
+            assert_eq!(rounded.grid, whole.grid);
+            let [rounded, whole] = [rounded, whole].map(|params| params.worst_failure.unwrap().log2);
             assert!(rounded >= whole && rounded - whole < 0.001, "{set}: {rounded}, {whole}");
         }
     }
@@ -149,7 +122,7 @@ mod tests {
             for power in (10..36).step_by(4) {
                 for record_bytes in [1, 9, 40, 264, 1032] {
                     let Ok(params) = choose(set, 1 << power, record_bytes) else { continue };
-                    let (bound, worst) = (params.failure().unwrap(), params.worst_failure().unwrap());
+                    let (bound, worst) = (params.profile().failure.unwrap(), params.worst_failure().unwrap());
                     let second = params.second();
                     let moving = second.parts * second.moving_rows();
                     let average = |rows| params.0.two_folds_exceedance_log2(rows, 1.0);
@@ -171,7 +144,7 @@ mod tests {
         // docs/protocols/double.md: 2^-147 for records of one byte.
         let gibibyte = choose(LweSet::Module1280, 1 << 30, 1).unwrap();
         assert_eq!([gibibyte.0.grid.groups, gibibyte.0.grid.columns], [1 << 15; 2]);
-        let failure = gibibyte.failure().unwrap();
+        let failure = gibibyte.profile().failure.unwrap();
         assert!((-148.0..-147.0).contains(&failure.log2), "{failure}");
     }
 
@@ -184,7 +157,7 @@ mod tests {
         for (set, records, record_bytes) in
             [("module-1280", 1 << 20, 40), ("module-1280", 1 << 20, 256), ("module-1536", 1 << 10, 3)]
         {
-            let worst = choose(set, records, record_bytes).unwrap().worst_failure().unwrap();
+            let worst = choose(set, records, record_bytes).unwrap().worst_failure.unwrap();
             assert!(worst.log2 <= -40.0, "{set}, {record_bytes} bytes: {worst}");
         }
         for (set, record_bytes) in [("module-1280", 1 << 13), ("module-1536", 256)] {

@@ -24,7 +24,7 @@ use crate::steps::folded::FoldedProtocol;
 use crate::steps::hint::refold;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
 use crate::steps::scalar_fold::Knowledge;
-use crate::steps::shape::MAX_FAILURE_LOG2;
+use crate::steps::shape::{LookupCost, MAX_FAILURE_LOG2};
 use crate::steps::{Folded, LweHint};
 use crate::{ProtocolError, Responder, Result};
 
@@ -34,6 +34,8 @@ impl FoldedProtocol for Double {
     const SPREAD: Spread = SPREAD;
     const SPECIMENS: Specimens = Specimens { small: &[(40, 3), (700, 1), (5, 40)], large_record_bytes: 16 };
     const HINT_LASTS: bool = true;
+
+    type Form = Folded;
 
     fn ring_of(_: &Choice) -> Result<Option<RingSet>, ProtocolError> {
         Ok(None)
@@ -47,8 +49,8 @@ impl FoldedProtocol for Double {
         grids_of_two_folds(records, record_bytes)
     }
 
-    fn read_bytes(params: &Params) -> f64 {
-        params.0.two_folds_read_bytes()
+    fn cost(params: &Params) -> LookupCost {
+        LookupCost::new(params.sizes(), params.0.two_folds_read_bytes())
     }
 
     fn client(params: &Params, known: Holdings<'_>, _rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {
@@ -92,7 +94,7 @@ impl Params {
         let shape = self.second();
         let differences = differences(self.0.grid, SPREAD, changes)?;
         let mut fixed = read_exact(&StoredFile::at(files.server), shape.fixed_layout().bytes() as u64)?;
-        let matrix = (files.matrix, self.stored());
+        let matrix = (files.matrix, self.0.stored(SPREAD));
         refold(backend, matrix, &self.0.public_matrix(), differences, |row, words| {
             put_fixed(&shape, row, words, &mut fixed);
             Ok(())

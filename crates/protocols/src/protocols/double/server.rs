@@ -4,7 +4,6 @@ use spirea_backend::{Backend, map_each};
 
 use super::Params;
 use crate::bytes::extend_words;
-use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Shard, kept};
 use crate::steps::reinterpret::SecondServer;

@@ -2,15 +2,14 @@
 
 use spirea_backend::PanelLayout;
 use spirea_lattice::PublicMatrix;
-use spirea_lattice::rlwe::KeyShape;
 
 use crate::choice::KeyDelivery;
-use crate::grid::{Grid, Spread};
+use crate::grid::Grid;
 use crate::packing::expanded::ExpandedShape;
 use crate::packing::packed_exceedance_log2;
 use crate::packing::scheme::PackedRows;
-use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::folded::{FoldedParams, FoldedProtocol, MAX_COLUMNS};
+use crate::parameters::{Failure, Parameters, Profile};
+use crate::steps::folded::{FoldedParams, MAX_COLUMNS};
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::Shape;
 use crate::steps::scalar_fold::FoldedColumns;
@@ -26,8 +25,6 @@ pub struct DoublePack;
 pub type Params = FoldedParams<DoublePack>;
 
 impl Params {
-    pub(crate) const SPREAD: Spread = DoublePack::SPREAD;
-
     pub(super) fn ring_shape(&self) -> ExpandedShape {
         ExpandedShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
     }
@@ -59,48 +56,9 @@ impl Params {
     pub(super) fn second_matrix(&self) -> PublicMatrix {
         self.0.second_matrix(self.0.grid.groups)
     }
-}
 
-impl Parameters for Params {
-    fn name(&self) -> &'static str {
-        DoublePack::NAME
-    }
-
-    fn set(&self) -> String {
-        self.0.set_names()
-    }
-
-    fn stored(&self) -> Stored {
-        self.0.stored(Self::SPREAD)
-    }
-
-    fn grid(&self) -> Grid {
-        self.0.grid
-    }
-
-    fn server_bytes(&self) -> u64 {
-        self.0.grid.rows(Self::SPREAD) as u64 * self.0.lwe_set().degree() as u64 * 4
-    }
-
-    fn validate(&self) -> Result<(), ProtocolError> {
-        self.0.validate_blocks()?;
-        if self.0.keys != KeyDelivery::Registered {
-            return Err(malformed("queries of double-pack bring no keys".into()));
-        }
-        if !self.ring_shape().response_bytes().is_multiple_of(self.ring_shape().degree()) {
-            return Err(malformed("a response must fill whole ciphertexts of the second packing".into()));
-        }
-        if self.0.grid.groups > MAX_COLUMNS {
-            return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
-        }
-        validate_outcome(self.sizes(), self.failure())
-    }
-
-    fn key_shape(&self) -> Option<KeyShape> {
-        self.ring_shape().key_shape()
-    }
-
-    fn sizes(&self) -> Sizes {
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
+    pub(crate) fn sizes(&self) -> Sizes {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
         Sizes {
             query_bytes: self.layout().bytes(),
@@ -110,6 +68,7 @@ impl Parameters for Params {
         }
     }
 
+    /// Returns the server's work for one query.
     fn work(&self) -> Vec<Work> {
         let (shape, grid, parts) = (self.ring_shape(), self.0.grid, self.0.grid.parts());
         let (set, second) = (shape.set, self.second_blocks());
@@ -126,11 +85,35 @@ impl Parameters for Params {
         );
         work
     }
+}
 
-    fn memory_bytes(&self) -> u64 {
-        let (shape, grid) = (self.ring_shape(), self.0.grid);
-        let blocks = grid.parts() * grid.groups + self.second_blocks();
-        self.stored().bytes() + shape.plain_bytes(blocks) + shape.leaves_bytes() as u64
+impl Parameters for Params {
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_blocks()?;
+        if self.0.keys != KeyDelivery::Registered {
+            return Err(malformed("queries of double-pack bring no keys".into()));
+        }
+        if !self.ring_shape().response_bytes().is_multiple_of(self.ring_shape().degree()) {
+            return Err(malformed("a response must fill whole ciphertexts of the second packing".into()));
+        }
+        if self.0.grid.groups > MAX_COLUMNS {
+            return Err(malformed(format!("groups must be at most {MAX_COLUMNS}")));
+        }
+        validate_outcome(self.sizes(), self.exceedance(1.0))
+    }
+
+    fn profile(&self) -> Profile {
+        let (folded, shape) = (&self.0, self.ring_shape());
+        let blocks = folded.grid.parts() * folded.grid.groups + self.second_blocks();
+        Profile {
+            key_shape: shape.key_shape(),
+            server_bytes: folded.grid.rows(Self::SPREAD) as u64 * folded.lwe_set().degree() as u64 * 4,
+            memory_bytes: folded.stored(Self::SPREAD).bytes()
+                + shape.plain_bytes(blocks)
+                + shape.leaves_bytes() as u64,
+            work: self.work(),
+            ..self.folded_profile(self.sizes())
+        }
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
@@ -142,9 +125,5 @@ impl Parameters for Params {
         let groups = FoldedColumns::whole(grid.groups);
         let second = packed_exceedance_log2(&shape, set, groups, inner_bytes, share);
         Some(Failure::estimate(noise::either(first, second)))
-    }
-
-    fn sets(&self) -> Sets {
-        self.0.sets()
     }
 }

@@ -14,9 +14,11 @@ use crate::opening::Opening;
 use crate::packing::scheme::{PackScheme, PackedServer};
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
+use crate::steps::Folded;
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
 use crate::steps::ring::Shape as _;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
+use crate::steps::shape::LookupCost;
 use crate::{Responder, Result};
 
 /// Bytes of memory traffic that take as long as transforming one polynomial of the second hint.
@@ -28,17 +30,20 @@ impl FoldedProtocol for DoublePack {
     const SPREAD: Spread = Spread::Rows;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
+    type Form = Folded;
+
     fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_blocks(records, record_bytes)
     }
 
-    fn read_bytes(params: &Params) -> f64 {
+    fn cost(params: &Params) -> LookupCost {
         let (grid, shape) = (params.0.grid, params.ring_shape());
         let scan = (grid.rows(Self::SPREAD) * grid.columns) as f64;
         let parts = grid.parts() as f64;
         let second = (params.second_blocks() * shape.columns) as f64 * POLYNOMIAL_BYTES
             + (shape.response_bytes() * grid.groups * shape.columns) as f64 / 4.0;
-        scan + shape.pack_read_bytes(grid.parts() * grid.groups) + parts * second
+        let pack = shape.pack_read_bytes(grid.parts() * grid.groups);
+        LookupCost::new(params.sizes(), scan + pack + parts * second)
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

@@ -1,16 +1,15 @@
 //! Parameters: the function, the type of a share, and the positions of records.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
-use spirea_backend::{FileLayout as _, MAX_KEYS, RowLayout, Share};
+use spirea_backend::{MAX_KEYS, RowLayout};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 
 use crate::bins::Bins;
 use crate::choice::MAX_BINS;
 use crate::choice::{Choice, Words};
 use crate::grid::{Grid, Spread};
-use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored, in_file};
+use crate::parameters::{Failure, FirstFold, Parameters, Profile, Sets, Stored};
+use crate::steps::hint::exact_bits;
 use crate::steps::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 
@@ -147,48 +146,20 @@ impl<S: Shares> Params<S> {
     pub fn max_batch(&self) -> usize {
         (Self::MAX_BYTES / self.sizes().answer_bytes).clamp(1, MAX_KEYS)
     }
-}
 
-/// Returns the number of bytes of a row's word.
-pub(super) fn word_bytes<S: Shares>(shares: S) -> usize {
-    shares.output().bits().div_ceil(8) as usize
-}
-
-impl<S: Shares> Parameters for Params<S> {
-    fn name(&self) -> &'static str {
-        S::PROTOCOL
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes {
+            // Saturates instead of overflowing on any word size, because the parameters may not be
+            // validated yet.
+            query_bytes: self.bins.saturating_mul(self.domain().key_bytes()),
+            answer_bytes: self.bins.saturating_mul(self.layout().answer_bytes()),
+            hint_bytes: 0,
+            keys_bytes: 0,
+        }
     }
 
-    fn set(&self) -> String {
-        let functions = format!("{}, {}", self.prf, self.shares.output().name());
-        if self.bins == 1 { functions } else { format!("{functions}, {} bins", self.bins) }
-    }
-
-    fn parties(&self) -> usize {
-        2
-    }
-
-    fn stored(&self) -> Stored {
-        Stored::Units { grid: self.grid }
-    }
-
-    fn share_bytes(&self, share: Share) -> Vec<Range<u64>> {
-        let (layout, rows) = (self.layout(), share.records(self.layout()));
-        if rows.is_empty() { Vec::new() } else { in_file(layout.ranges(&rows)) }
-    }
-
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn first_fold(&self) -> FirstFold {
-        FirstFold::Rows { prf: self.prf, domain: self.domain(), bins: self.bins }
-    }
-
-    fn server_bytes(&self) -> u64 {
-        0
-    }
-
+    /// Returns the server's work for one query.
     fn work(&self) -> Vec<Work> {
         let (layout, output) = (self.layout(), self.shares.output());
         vec![
@@ -197,10 +168,19 @@ impl<S: Shares> Parameters for Params<S> {
         ]
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.layout().bytes() as u64
+    /// Returns the names of the functions.
+    fn set(&self) -> String {
+        let functions = format!("{}, {}", self.prf, self.shares.output().name());
+        if self.bins == 1 { functions } else { format!("{functions}, {} bins", self.bins) }
     }
+}
 
+/// Returns the number of bytes of a row's word.
+pub(super) fn word_bytes<S: Shares>(shares: S) -> usize {
+    shares.output().bits().div_ceil(8) as usize
+}
+
+impl<S: Shares> Parameters for Params<S> {
     fn validate(&self) -> Result<(), ProtocolError> {
         let wrong = |detail: &str| Err(ProtocolError::malformed("parameters", detail));
         self.grid.validate(Spread::Rows)?;
@@ -222,29 +202,35 @@ impl<S: Shares> Parameters for Params<S> {
         Ok(())
     }
 
-    fn sizes(&self) -> Sizes {
-        Sizes {
-            // Saturates instead of overflowing on any word size, because the parameters may not be
-            // validated yet.
-            query_bytes: self.bins.saturating_mul(self.domain().key_bytes()),
-            answer_bytes: self.bins.saturating_mul(self.layout().answer_bytes()),
-            hint_bytes: 0,
-            keys_bytes: 0,
+    fn profile(&self) -> Profile {
+        let (layout, grid) = (self.layout(), self.grid);
+        Profile {
+            name: S::PROTOCOL,
+            set: self.set(),
+            parties: 2,
+            grid,
+            bins: self.bins,
+            stored: Stored::Units { grid },
+            first_fold: FirstFold::Rows { layout, prf: self.prf, domain: self.domain(), bins: self.bins },
+            // There is no lattice. Privacy rests on the secret bits of a key's seed.
+            sets: Sets { lwe: None, ring: None },
+            security_bits: 127.0,
+            key_shape: None,
+            key_delivery: None,
+            combined_answer_bits: 0.0,
+            sizes: self.sizes(),
+            hint_bits: exact_bits(),
+            hint_determines_records: false,
+            server_bytes: 0,
+            memory_bytes: layout.bytes() as u64,
+            work: self.work(),
+            failure: None,
+            worst_failure: None,
         }
     }
 
     /// Returns `None`: without noise, a record never decodes incorrectly.
     fn exceedance(&self, _: f64) -> Option<Failure> {
         None
-    }
-
-    /// Returns no sets: there is no lattice, and privacy rests on the keys' seeds.
-    fn sets(&self) -> Sets {
-        Sets { lwe: None, ring: None }
-    }
-
-    /// Returns the number of secret bits of a key's seed.
-    fn security_bits(&self) -> f64 {
-        127.0
     }
 }

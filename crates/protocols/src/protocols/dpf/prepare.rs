@@ -57,7 +57,7 @@ impl<S: Shares> Protocol for Params<S> {
     }
 
     fn choice(&self) -> Choice {
-        let (protocol, prf, bins) = (self.name().into(), self.prf, self.bins);
+        let (protocol, prf, bins) = (S::PROTOCOL.into(), self.prf, self.bins);
         self.shares.choose(Choice { protocol, prf, bins, ..Choice::default() })
     }
 

@@ -8,7 +8,6 @@ use spirea_dpf::{Domain, Key, Party};
 
 use super::params::{Params, Shares};
 use crate::opening::Opening;
-use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Rows, Shard};
 use crate::{ProtocolError, Sizes};

@@ -1,13 +1,9 @@
 //! Parameters and shapes.
 
-use spirea_lattice::rlwe::KeyShape;
-
-use crate::choice::KeyDelivery;
-use crate::grid::Grid;
 use crate::packing::scheme::PackedRows;
 use crate::packing::{PackingShape, packed_exceedance_log2};
-use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::folded::{FoldedParams, FoldedProtocol};
+use crate::parameters::{Failure, Parameters, Profile};
+use crate::steps::folded::FoldedParams;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::scalar_fold::FoldedColumns;
@@ -45,44 +41,9 @@ impl Params {
     pub(super) fn blocks(&self) -> usize {
         self.rows().blocks(0).len()
     }
-}
 
-impl Parameters for Params {
-    fn name(&self) -> &'static str {
-        ExppackDouble::NAME
-    }
-
-    fn set(&self) -> String {
-        self.0.set_names()
-    }
-
-    fn stored(&self) -> Stored {
-        self.0.stored(SPREAD)
-    }
-
-    fn grid(&self) -> Grid {
-        self.0.grid
-    }
-
-    fn server_bytes(&self) -> u64 {
-        self.0.fixed_bytes()
-    }
-
-    fn validate(&self) -> Result<(), ProtocolError> {
-        self.0.validate_two_folds()?;
-        self.0.validate_ring()?;
-        validate_outcome(self.sizes(), self.failure())
-    }
-
-    fn key_shape(&self) -> Option<KeyShape> {
-        self.ring_shape().key_shape()
-    }
-
-    fn key_delivery(&self) -> Option<KeyDelivery> {
-        Some(self.0.keys)
-    }
-
-    fn sizes(&self) -> Sizes {
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
+    pub(crate) fn sizes(&self) -> Sizes {
         let (second, shape) = (self.second(), self.ring_shape());
         Sizes {
             query_bytes: self.layout().bytes(),
@@ -92,6 +53,7 @@ impl Parameters for Params {
         }
     }
 
+    /// Returns the server's work for one query.
     fn work(&self) -> Vec<Work> {
         let shape = self.ring_shape();
         let mut work = self.0.two_folds_work();
@@ -100,14 +62,28 @@ impl Parameters for Params {
         work.extend(shape.switch_work(self.blocks()));
         work
     }
+}
 
-    fn memory_bytes(&self) -> u64 {
-        let shape = self.ring_shape();
-        self.stored().bytes()
-            + self.0.fixed_bytes()
-            + shape.plain_bytes(self.blocks())
-            + shape.digits_bytes()
-            + shape.leaves_bytes() as u64
+impl Parameters for Params {
+    fn validate(&self) -> Result<(), ProtocolError> {
+        self.0.validate_two_folds()?;
+        self.0.validate_ring()?;
+        validate_outcome(self.sizes(), self.exceedance(1.0))
+    }
+
+    fn profile(&self) -> Profile {
+        let (folded, shape) = (&self.0, self.ring_shape());
+        Profile {
+            key_shape: shape.key_shape(),
+            server_bytes: folded.fixed_bytes(),
+            memory_bytes: folded.stored(SPREAD).bytes()
+                + folded.fixed_bytes()
+                + shape.plain_bytes(self.blocks())
+                + shape.digits_bytes()
+                + shape.leaves_bytes() as u64,
+            work: self.work(),
+            ..self.folded_profile(self.sizes())
+        }
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
@@ -117,9 +93,5 @@ impl Parameters for Params {
             packed_exceedance_log2(&*shape, set, FoldedColumns::whole(self.0.grid.groups), rows, share);
         let moving = self.0.two_folds_exceedance_log2(second.parts * second.moving_rows(), share);
         Some(Failure::estimate(noise::either(packed, moving)))
-    }
-
-    fn sets(&self) -> Sets {
-        self.0.sets()
     }
 }

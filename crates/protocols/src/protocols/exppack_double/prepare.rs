@@ -15,8 +15,10 @@ use crate::opening::Opening;
 use crate::packing::scheme::{PackScheme, PackedServer};
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
+use crate::steps::Folded;
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, write_fixed};
+use crate::steps::shape::LookupCost;
 use crate::{Responder, Result};
 
 impl FoldedProtocol for ExppackDouble {
@@ -26,12 +28,15 @@ impl FoldedProtocol for ExppackDouble {
     const SPREAD: Spread = SPREAD;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 };
 
+    type Form = Folded;
+
     fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_two_folds(records, record_bytes)
     }
 
-    fn read_bytes(params: &Params) -> f64 {
-        params.0.two_folds_read_bytes() + params.ring_shape().pack_read_bytes(params.blocks())
+    fn cost(params: &Params) -> LookupCost {
+        let pack = params.ring_shape().pack_read_bytes(params.blocks());
+        LookupCost::new(params.sizes(), params.0.two_folds_read_bytes() + pack)
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

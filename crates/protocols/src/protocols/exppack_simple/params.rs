@@ -11,7 +11,7 @@ use crate::packing::one_fold::PackedProtocol;
 use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, counts};
-use crate::steps::shape::malformed;
+use crate::steps::shape::{LookupCost, malformed};
 use crate::{ProtocolError, Result};
 
 /// ExpPack (S).
@@ -27,6 +27,8 @@ impl FoldedProtocol for ExppackSimple {
     const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = Spread::Columns;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
+
+    type Form = Folded;
 
     fn check_bins(choice: &Choice) -> Result<(), ProtocolError> {
         choice.check_bins()
@@ -44,10 +46,11 @@ impl FoldedProtocol for ExppackSimple {
         })
     }
 
-    fn read_bytes(params: &Params) -> f64 {
+    fn cost(params: &Params) -> LookupCost {
         let shape = params.shape();
         let pack = shape.ring.pack_read_bytes(shape.blocks());
-        shape.scanned_bytes() as f64 + shape.asked() as f64 * pack
+        let read_bytes = shape.scanned_bytes() as f64 + shape.asked() as f64 * pack;
+        LookupCost::new(shape.sizes(), read_bytes)
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

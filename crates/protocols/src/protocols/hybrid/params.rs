@@ -10,7 +10,7 @@ use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, grids_of_blocks};
 use crate::steps::select::select_read_bytes;
-use crate::steps::shape::malformed;
+use crate::steps::shape::{LookupCost, malformed};
 use crate::{ProtocolError, Result};
 
 /// The hybrid protocol.
@@ -27,15 +27,18 @@ impl FoldedProtocol for Hybrid {
     const SPREAD: Spread = Spread::Rows;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
+    type Form = Folded;
+
     fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_blocks(records, record_bytes)
     }
 
-    fn read_bytes(params: &Params) -> f64 {
+    fn cost(params: &Params) -> LookupCost {
         let shape = params.shape();
         let blocks = shape.parts() * shape.blocks();
         let select = select_read_bytes(shape.ring.set(), blocks);
-        shape.scanned_bytes() as f64 + shape.ring.pack_read_bytes(blocks) + select
+        let pack = shape.ring.pack_read_bytes(blocks);
+        LookupCost::new(shape.sizes(), shape.scanned_bytes() as f64 + pack + select)
     }
 
     fn client(params: &Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>> {

@@ -2,20 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_lattice::RingSet;
-use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::rlwe::bound::PaddedFold;
 use spirea_math::random::Seed;
 
 use super::pad::Pad;
+use crate::choice::KeyDelivery;
 use crate::grid::{Grid, Spread};
 use crate::packing::expanded::ExpandedShape;
-use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
+use crate::parameters::{Failure, FirstFold, Parameters, Profile, Sets, Stored};
 use crate::steps::Work;
+use crate::steps::hint::exact_bits;
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::Shape;
 use crate::steps::select::{depth, select_work};
 use crate::steps::shape::{malformed, validate_outcome};
 use crate::{ProtocolError, Sizes};
+
+/// Name of the protocol.
+pub(super) const NAME: &str = "onion";
 
 /// Parameters of a database under OnionPIRv2. Public, and part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +56,34 @@ impl Params {
         QueryLayout { first: 0, dropped_bits: 0, second: 0, ciphertext }
     }
 
+    /// Returns the layout of the database in its file.
+    pub(super) fn stored(&self) -> Stored {
+        Stored::Units { grid: self.grid }
+    }
+
     pub(super) fn ring_shape(&self) -> ExpandedShape {
         ExpandedShape { set: self.ring_set(), columns: self.grid.columns, depth: depth(self.grid.groups) }
+    }
+
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let shape = self.ring_shape();
+        Sizes {
+            query_bytes: self.layout().bytes(),
+            answer_bytes: self.grid.parts() * shape.response_bytes(),
+            hint_bytes: 0,
+            keys_bytes: shape.keys_bytes(),
+        }
+    }
+
+    /// Returns the server's work for one query.
+    fn work(&self) -> Vec<Work> {
+        let (shape, grid, parts) = (self.ring_shape(), self.grid, self.grid.parts());
+        let mut work = shape.unpack_work();
+        work.extend(shape.fold_work(parts, grid.groups));
+        work.extend(select_work(shape.set, grid.groups, parts));
+        work.push(Work::switching(shape.set, parts));
+        work
     }
 }
 
@@ -72,30 +102,6 @@ fn onion_set(name: &str) -> Option<RingSet> {
 }
 
 impl Parameters for Params {
-    fn name(&self) -> &'static str {
-        "onion"
-    }
-
-    fn set(&self) -> String {
-        self.ring.clone()
-    }
-
-    fn stored(&self) -> Stored {
-        Stored::Units { grid: self.grid }
-    }
-
-    fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    fn first_fold(&self) -> FirstFold {
-        FirstFold::Polynomials(self.ring_set())
-    }
-
-    fn server_bytes(&self) -> u64 {
-        0
-    }
-
     fn validate(&self) -> Result<(), ProtocolError> {
         /// Maximum number of groups: far more than fit in any memory.
         const MAX_GROUPS: usize = 1 << 24;
@@ -111,51 +117,42 @@ impl Parameters for Params {
                 "columns must be at most {most}, and groups at most {MAX_GROUPS}"
             )));
         }
-        validate_outcome(self.sizes(), self.failure())
+        validate_outcome(self.sizes(), self.exceedance(1.0))
     }
 
-    fn key_shape(&self) -> Option<KeyShape> {
-        self.ring_shape().key_shape()
-    }
-
-    /// Returns the number of bits of a unit's number, because no part of a query has a blinding
-    /// factor.
-    fn combined_answer_bits(&self) -> f64 {
-        ((self.grid.columns * self.grid.groups) as f64).log2()
-    }
-
-    fn sizes(&self) -> Sizes {
-        let shape = self.ring_shape();
-        Sizes {
-            query_bytes: self.layout().bytes(),
-            answer_bytes: self.grid.parts() * shape.response_bytes(),
-            hint_bytes: 0,
-            keys_bytes: shape.keys_bytes(),
+    fn profile(&self) -> Profile {
+        let (shape, grid, set) = (self.ring_shape(), self.grid, self.ring_set());
+        let sets = Sets { lwe: None, ring: Some(set) };
+        Profile {
+            name: NAME,
+            set: self.ring.clone(),
+            parties: 1,
+            grid,
+            bins: 1,
+            stored: self.stored(),
+            first_fold: FirstFold::Polynomials(set),
+            sets,
+            security_bits: sets.security_bits(),
+            key_shape: shape.key_shape(),
+            key_delivery: Some(KeyDelivery::Registered),
+            // These are the bits of a unit's number, because no part of a query has a blinding
+            // factor.
+            combined_answer_bits: ((grid.columns * grid.groups) as f64).log2(),
+            sizes: self.sizes(),
+            hint_bits: exact_bits(),
+            hint_determines_records: false,
+            server_bytes: 0,
+            memory_bytes: shape.plain_bytes(grid.parts() * grid.groups) + shape.leaves_bytes() as u64,
+            work: self.work(),
+            failure: self.exceedance(1.0),
+            worst_failure: self.worst_failure(),
         }
-    }
-
-    fn work(&self) -> Vec<Work> {
-        let (shape, grid, parts) = (self.ring_shape(), self.grid, self.grid.parts());
-        let mut work = shape.unpack_work();
-        work.extend(shape.fold_work(parts, grid.groups));
-        work.extend(select_work(shape.set, grid.groups, parts));
-        work.push(Work::switching(shape.set, parts));
-        work
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let shape = self.ring_shape();
-        shape.plain_bytes(self.grid.parts() * self.grid.groups) + shape.leaves_bytes() as u64
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
         let ExpandedShape { set, columns, depth } = self.ring_shape();
         let fold = PaddedFold { set, columns, depth, expansion: self.ring_shape().expansion() };
         Some(Failure::bound(fold.exceedance_log2(self.grid.parts() * RingSet::DEGREE, share)))
-    }
-
-    fn sets(&self) -> Sets {
-        Sets { lwe: None, ring: Some(self.ring_set()) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::{SecretRng, Seed};
 
-use super::params::{ring_sets, unit_bytes};
+use super::params::{NAME, ring_sets, unit_bytes};
 use super::server::{PolynomialRows, Server};
 use super::{Client, Params};
 use crate::choice::Choice;
@@ -50,7 +50,7 @@ impl Protocol for Params {
     }
 
     fn choice(&self) -> Choice {
-        Choice { protocol: self.name().into(), ring: Some(self.ring.clone()), ..Choice::default() }
+        Choice { protocol: NAME.into(), ring: Some(self.ring.clone()), ..Choice::default() }
     }
 
     fn seed(&self) -> Option<Seed> {

@@ -10,7 +10,6 @@ use crate::bytes::{extend_words, words_to_bytes};
 use crate::keys::PreparedKeys;
 use crate::opening::Role;
 use crate::packing::expanded::ExpandedShape;
-use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Rows, Shard};
 use crate::steps::ring::RingServer;

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::Params;
 use crate::client::{IndexClient, Prepared};
-use crate::grid::Spread;
+use crate::grid::Grid;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
 use crate::steps::hint::ClientHint;
@@ -29,8 +29,9 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
     pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let hint = ClientHint::from_bytes(params.lwe_set(), params.hint_bits, params.rows, hint)?;
-        Ok(Self { encryptor: LweEncryptor::new(params.public_matrix()), params, hint })
+        let hint =
+            ClientHint::from_bytes(params.0.lwe_set(), params.0.hint_bits, params.0.grid.unit_rows, hint)?;
+        Ok(Self { encryptor: params.0.encryptor(), params, hint })
     }
 }
 
@@ -44,7 +45,7 @@ impl IndexClient for Client {
     type State = State;
 
     fn records(&self) -> u64 {
-        self.params.records
+        self.params.0.grid.records
     }
 
     fn sizes(&self) -> Sizes {
@@ -52,8 +53,8 @@ impl IndexClient for Client {
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
-        check_index(index, self.params.records)?;
-        let place = self.params.grid().place(Spread::Columns, index);
+        check_index(index, self.records())?;
+        let place = self.params.0.grid.place(Params::SPREAD, index);
         let columns = (0..self.params.record_columns()).map(|part| place.column + part);
         let (bodies, secrets): (Vec<_>, _) =
             columns.map(|column| self.encryptor.encrypt_unit(column, rng)).unzip();
@@ -77,7 +78,7 @@ impl Client {
     /// Each byte needs a row of the hint, 2.7 KiB or more, so only the record's rows are read.
     /// Hiding these rows would mean reading a hundred megabytes for a record.
     fn phases(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u32>>, ProtocolError> {
-        let Params { rows, record_bytes, .. } = self.params;
+        let Grid { unit_rows: rows, record_bytes, .. } = self.params.0.grid;
         let [answer] = check_answers(answers, self.params.sizes())?;
         let first_row = declassify(*state.first_row, "`simple` reads the hint's rows of the record alone");
         let mut phases = Zeroizing::new(Vec::with_capacity(record_bytes));

@@ -16,4 +16,4 @@ mod prepare;
 mod server;
 
 pub use client::Client;
-pub use params::Params;
+pub use params::{Form, Params, Simple};

@@ -1,9 +1,8 @@
 //! The server half.
 
-use spirea_backend::{Backend, map_each};
+use spirea_backend::{Backend, MAX_BATCH, map_each};
 
 use super::Params;
-use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::Shard;
 use crate::steps::scalar_fold::{MatrixRows, round_words};
@@ -28,7 +27,7 @@ impl<B: Backend> Shard for Server<B> {
     }
 
     fn max_batch(&self) -> usize {
-        self.params.max_batch()
+        MAX_BATCH / self.params.record_columns()
     }
 
     fn parse(&self, _: &[Query<'_>]) -> Result<(), ProtocolError> {
@@ -37,7 +36,7 @@ impl<B: Backend> Shard for Server<B> {
 
     fn finish(&self, _: &[Query<'_>], (): (), folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let backend = &*self.rows.backend;
-        let of_query = self.params.record_columns() * self.params.rows;
+        let of_query = self.params.record_columns() * self.params.0.grid.unit_rows;
         Ok(backend
             .read_words(folded, |words| map_each(backend, words.chunks_exact(of_query), round_words))?)
     }

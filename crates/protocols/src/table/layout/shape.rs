@@ -337,7 +337,7 @@ mod tests {
     fn stored_bytes(protocol: &str, (records, record_bytes): (u64, usize)) -> Option<u64> {
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).ok()?;
-        Some(params.matrix_bytes() + params.server_bytes() + params.sizes().hint_bytes)
+        Some(params.matrix_bytes() + params.server_bytes + params.sizes.hint_bytes)
     }
 
     /// Growth of the stored bytes by inclusion proofs, in percent, for index tables of [`GIBIBYTE`]
