@@ -31,7 +31,7 @@ mod oracle;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use spirea_backend::{
     Backend, BackendError, BackendId, FileRows, PanelLayout, RING_DEGREE, RingMatrix, check_answers,
 };
@@ -124,7 +124,7 @@ impl CpuBackend {
         if !priority::is_low() {
             return &self.pool;
         }
-        self.low.get().unwrap_or_else(|| match low_priority_pool(self.threads()) {
+        self.low.get().unwrap_or_else(|| match priority::low_priority_pool(self.threads()) {
             Ok(pool) => self.low.get_or_init(|| pool),
             Err(_) => &self.pool,
         })
@@ -145,14 +145,6 @@ fn thread_pool(threads: usize) -> Result<ThreadPool, BackendError> {
         .thread_name(|i| format!("spirea-cpu-{i}"))
         .build()
         .map_err(|error| BackendError::Unavailable(format!("{threads} threads: {error}")))
-}
-
-fn low_priority_pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
-    ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|i| format!("spirea-low-{i}"))
-        .start_handler(|_| priority::lower_priority())
-        .build()
 }
 
 impl std::fmt::Debug for CpuBackend {

@@ -1,12 +1,15 @@
 //! Priority of work that must not delay look-ups, such as building a version that is published.
 //!
 //! Such work runs on threads of its own: look-ups neither wait behind its loops in a queue of
-//! tasks, nor share a processor with it in equal parts. On systems other than Linux, threads have
-//! no priority of their own, so only the queues are separate.
+//! tasks, nor share a processor with it in equal parts. This also applies to the loops of code that
+//! knows no backend, because rayon runs a loop in the pool of the thread that starts the loop. On
+//! systems other than Linux, threads have no priority of their own, so only the queues are
+//! separate.
 
 use std::cell::Cell;
-use std::panic::resume_unwind;
-use std::thread;
+
+use parking_lot::Mutex;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 /// Nice value of threads of low priority above that of the process. While all processors are busy,
 /// such a thread gets a tenth of the time of a normal thread, so that its work ends under any load.
@@ -42,26 +45,43 @@ fn low() -> rustix::io::Result<i32> {
     Ok(getpriority_process(Some(getpid()))?.saturating_add(NICER).min(NICEST))
 }
 
-/// Runs `work` at low priority on a thread of its own, and waits for it. If the system gives no
-/// thread, runs `work` on the calling thread.
+/// Number of threads of a pool for work that has no backend: rayon's default, one for each
+/// processor.
+const DEFAULT_THREADS: usize = 0;
+/// Maximum number of unused pools that are kept.
+const MOST_UNUSED: usize = 2;
+
+/// Pools without work. Each has served an earlier call of [`at_low_priority`].
+static UNUSED: Mutex<Vec<ThreadPool>> = Mutex::new(Vec::new());
+
+/// Runs `work` and the loops in it at low priority, on threads that have no other work meanwhile,
+/// and waits for its end. `work` may therefore hold locks during its loops: a thread that waits for
+/// the end of a loop takes no other work that needs the same locks. If the system gives no threads,
+/// runs `work` on the calling thread.
 ///
 /// # Panics
 /// If `work` panics.
 pub fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    if is_low() {
+    if is_low() && rayon::current_thread_index().is_some() {
         return work();
     }
-    let mut work = Some(work);
-    let result = thread::scope(|scope| {
-        let task = || {
-            lower_priority();
-            work.take().map(|work| work())
-        };
-        let thread = thread::Builder::new().name("spirea-low".into()).spawn_scoped(scope, task).ok()?;
-        thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-    });
-    // Work that has not run is still here.
-    result.or_else(|| work.map(|work| work())).expect("the work has run once")
+    let unused = UNUSED.lock().pop();
+    let Ok(pool) = unused.map_or_else(|| low_priority_pool(DEFAULT_THREADS), Ok) else { return work() };
+    let result = pool.install(work);
+    let mut unused = UNUSED.lock();
+    if unused.len() < MOST_UNUSED {
+        unused.push(pool);
+    }
+    result
+}
+
+/// Creates a pool of threads of low priority.
+pub(crate) fn low_priority_pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("spirea-low-{i}"))
+        .start_handler(|_| lower_priority())
+        .build()
 }
 
 /// Runs `work` so that backends compute its operations on their normal threads, also if the calling
@@ -81,8 +101,9 @@ pub fn at_normal_priority<T>(work: impl FnOnce() -> T) -> T {
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc::channel;
+    use std::thread;
 
-    use parking_lot::Mutex;
+    use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
     use spirea_backend::Backend as _;
 
     use super::*;
@@ -140,6 +161,44 @@ mod tests {
             go.send(()).unwrap();
             building.join().unwrap();
         });
+    }
+
+    /// Names of the threads on which a loop without a backend runs.
+    fn threads_without_backend() -> Vec<String> {
+        let name = |_| thread::current().name().unwrap_or("").to_owned();
+        (0..1000).into_par_iter().map(name).collect()
+    }
+
+    #[test]
+    fn loops_without_a_backend_have_low_priority_too() {
+        assert!(threads_without_backend().iter().all(|name| !name.starts_with("spirea-low-")));
+        at_low_priority(|| {
+            assert!(all_start_with(&threads_without_backend(), "spirea-low-"));
+            at_low_priority(|| assert!(all_start_with(&threads_without_backend(), "spirea-low-")));
+        });
+        // A thread of low priority is not enough: its loops would run in rayon's common pool.
+        thread::spawn(|| {
+            lower_priority();
+            at_low_priority(|| assert!(all_start_with(&threads_without_backend(), "spirea-low-")));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn works_that_need_one_lock_do_not_wait_for_each_other_on_one_thread() {
+        let lock = Mutex::new(());
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    at_low_priority(|| {
+                        let _held = lock.lock();
+                        assert!(all_start_with(&threads_without_backend(), "spirea-low-"));
+                    });
+                });
+            }
+        });
+        assert!(UNUSED.lock().len() <= MOST_UNUSED);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use spirea_cpu::priority::at_low_priority;
 use spirea_engine::Served;
 use spirea_protocols::signature::{Pin, Signature};
 use spirea_protocols::{ProtocolError, Version};
@@ -67,7 +68,7 @@ impl Library {
         let (mut reloaded, mut failed) = (Vec::new(), Vec::new());
         for (name, entry) in &self.entries {
             let Source::Folder(folder) = &entry.source else { continue };
-            match self.adopt(name, entry, folder, shrinking) {
+            match at_low_priority(|| self.adopt(name, entry, folder, shrinking)) {
                 Ok(outcome) => {
                     let note = if outcome.new { "the new snapshot answers" } else { "no new snapshot" };
                     tracing::info!(database = %name, "{note}");

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use spirea_cpu::priority::at_low_priority;
 use spirea_protocols::Version;
 use spirea_store::repository::{BucketPublisher, Offer, Trust};
 
@@ -59,22 +60,24 @@ impl Library {
             Offer::Newer { record, answers } => (record, answers),
         };
         self.engine.expect(name, record.version());
-        let record = repository.receive(&publisher, &record, trust)?;
-        if !answers {
-            return Ok(Outcome::Received(record.version));
-        }
-        let version = VersionFiles::from(record.clone());
-        let protocol = &version.base.manifest().protocol;
-        protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
-        let _turn = entry.turn();
-        // The version is opened before it becomes current on disk, so that a version that cannot be
-        // loaded here is not adopted.
-        let served = self.open(name, &version, Loader::open_interim).map_err(FollowError::Load)?;
-        let apple = self.open_apple(name, &version.base).map_err(FollowError::Load)?;
-        let sequence = record.sequence;
-        repository.commit_copy(record)?;
-        self.put(name, &version, served, apple);
-        Ok(Outcome::Adopted { sequence })
+        at_low_priority(|| {
+            let record = repository.receive(&publisher, &record, trust)?;
+            if !answers {
+                return Ok(Outcome::Received(record.version));
+            }
+            let version = VersionFiles::from(record.clone());
+            let protocol = &version.base.manifest().protocol;
+            protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
+            let _turn = entry.turn();
+            // The version is opened before it becomes current on disk, so that a version that
+            // cannot be loaded here is not adopted.
+            let served = self.open(name, &version, Loader::open_interim).map_err(FollowError::Load)?;
+            let apple = self.open_apple(name, &version.base).map_err(FollowError::Load)?;
+            let sequence = record.sequence;
+            repository.commit_copy(record)?;
+            self.put(name, &version, served, apple);
+            Ok(Outcome::Adopted { sequence })
+        })
     }
 
     /// Clears a refusal that operators see, by publishing the newest version again.

@@ -25,7 +25,7 @@ use crate::tls::Authority;
 
 /// Returns the settings of a server that follows the one at `address`, into a folder with the
 /// database's name.
-fn following(folder: &Path, address: SocketAddr) -> ServerConfig {
+pub fn following(folder: &Path, address: SocketAddr) -> ServerConfig {
     let follow =
         Follow { url: format!("http://{address}"), interval: Duration::from_millis(50), ..Follow::default() };
     ServerConfig { follow: Some(follow), ..config(&replica(folder)) }
@@ -52,7 +52,7 @@ fn record(folder: &Path) -> Option<Vec<u8>> {
 }
 
 /// Returns the newest version that answers; `None` if there is none.
-fn served(server: &Running) -> Option<String> {
+pub fn served(server: &Running) -> Option<String> {
     let reply = server.get_with("/v1/databases", "accept: application/json\r\n");
     let body: Json = serde_json::from_slice(&reply.body).unwrap();
     Some(body["databases"][0]["versions"].get(0)?.as_str()?.to_owned())

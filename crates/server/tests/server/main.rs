@@ -18,6 +18,8 @@ mod limits;
 mod memory;
 mod openapi;
 mod operations;
+#[cfg(target_os = "linux")]
+mod priority;
 mod problems;
 mod proxy;
 mod publish;

@@ -66,7 +66,7 @@ pub fn config(path: &Path) -> ServerConfig {
     }
 }
 
-fn serve(path: &Path) -> Running {
+pub fn serve(path: &Path) -> Running {
     serve_with(config(path))
 }
 
@@ -89,11 +89,11 @@ fn ask(client: &mut HttpClient, keys: &[&str]) -> Vec<Option<String>> {
     client.get_keys(&keys).unwrap().into_iter().map(|value| value.map(text)).collect()
 }
 
-fn publish(server: &Running, what: &str, body: &[u8]) -> Reply {
+pub fn publish(server: &Running, what: &str, body: &[u8]) -> Reply {
     server.post_admin(&format!("/v1/admin/databases/table/{what}"), body)
 }
 
-fn published(reply: &Reply) -> Json {
+pub fn published(reply: &Reply) -> Json {
     assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
     serde_json::from_slice(&reply.body).unwrap()
 }
@@ -112,7 +112,7 @@ fn files(snapshot: &Snapshot) -> Vec<String> {
     ["manifest.json".into()].into_iter().chain(names).collect()
 }
 
-fn whole(snapshot: &Snapshot) -> Vec<u8> {
+pub fn whole(snapshot: &Snapshot) -> Vec<u8> {
     let files = files(snapshot);
     archive(snapshot.folder(), &files.iter().map(String::as_str).collect::<Vec<_>>())
 }
@@ -168,32 +168,6 @@ fn changes_answer_when_their_publisher_is_told() {
         let mut client = self::client(&server, folder.path());
         assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
     }
-}
-
-/// The priorities of this process's threads of low priority, as nice values.
-#[cfg(target_os = "linux")]
-fn low_priorities() -> Vec<i32> {
-    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
-    // A thread that has ended has no files.
-    let files = threads.filter_map(|thread| std::fs::read_to_string(thread.join("stat")).ok());
-    let low = files.filter(|stat| stat.contains("(spirea-low-"));
-    // The name may contain spaces; the nice value is the 17th field behind it (proc_pid_stat(5)).
-    low.map(|stat| stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap())
-        .collect()
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn what_is_published_is_computed_at_low_priority() {
-    let folder = tempdir().unwrap();
-    // A delta of this protocol has loops.
-    let server = serve(&repository(folder.path(), &snapshot(folder.path(), "exppack-simple", true, 0)));
-    published(&publish(&server, "changes", br#"{"key": "key-1", "value": "changed"}"#));
-    // Threads of another test may be about to lower their priority.
-    eventually("threads of low priority", || {
-        let low = low_priorities();
-        !low.is_empty() && low.iter().all(|&nice| nice >= 10)
-    });
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::publish::{config, repository, serve_with, snapshot};
 const ROWS: usize = 40;
 
 /// A snapshot to build, which replaces any existing snapshot in its folder.
-struct Build<'a> {
+pub struct Build<'a> {
     out: &'a Path,
     protocol: &'a str,
     name: &'a str,
@@ -28,7 +28,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn make(&self) -> Snapshot {
+    pub fn make(&self) -> Snapshot {
         let Self { out, protocol, name, keyed, rows, edition } = *self;
         let lines: String = (0..rows).map(|row| format!("key-{row},row {row} of {edition}\n")).collect();
         let columns = columns(keyed.then_some("key"), &["value"]);
@@ -38,7 +38,7 @@ impl Build<'_> {
     }
 }
 
-fn edition(out: &Path, edition: u32) -> Build<'_> {
+pub fn edition(out: &Path, edition: u32) -> Build<'_> {
     Build { out, protocol: "exppack-simple", name: "table", keyed: true, rows: ROWS, edition }
 }
 
@@ -57,11 +57,11 @@ fn ask(client: &mut HttpClient, row: usize) -> String {
     String::from_utf8(value.expect("the key is there").fields()[0].clone()).unwrap()
 }
 
-fn reload(server: &Running, parameters: &str) -> Reply {
+pub fn reload(server: &Running, parameters: &str) -> Reply {
     server.post_admin(&format!("/v1/admin/reload{parameters}"), b"")
 }
 
-fn reloaded(reply: &Reply) -> Vec<(String, bool)> {
+pub fn reloaded(reply: &Reply) -> Vec<(String, bool)> {
     assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
     let body: Json = serde_json::from_slice(&reply.body).unwrap();
     let databases = body["databases"].as_array().unwrap().iter();

@@ -1,6 +1,5 @@
 //! A repository in a bucket, as a publisher of versions.
 
-use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta};
+use parking_lot::Mutex;
 use spirea_protocols::Version;
 
 use super::BUCKETS;
@@ -31,7 +31,7 @@ pub struct BucketPublisher {
     prefix: Path,
     /// The delta that the last record names. It tells deltas from bases, whose files are in another
     /// folder.
-    delta: Cell<Option<Version>>,
+    delta: Mutex<Option<Version>>,
 }
 
 impl BucketPublisher {
@@ -53,7 +53,7 @@ impl BucketPublisher {
         let prefix = Path::parse(key).map_err(|_| bad("what follows the bucket is no key of an object"))?;
         let scheme = scheme.trim_end_matches("://");
         let bucket = Bucket::of_cloud(scheme, host).map_err(|detail| bad(&detail))?;
-        Ok(Self { bucket, address: address.trim_end_matches('/').into(), prefix, delta: Cell::default() })
+        Ok(Self { bucket, address: address.trim_end_matches('/').into(), prefix, delta: Mutex::default() })
     }
 
     fn failed(&self, action: &'static str, below: &str) -> impl FnOnce(io::Error) -> StoreError {
@@ -101,7 +101,7 @@ impl BucketPublisher {
     }
 
     fn file(&self, snapshot: &Version, file: &str) -> String {
-        let kind = if self.delta.get() == Some(*snapshot) { DELTAS } else { BASES };
+        let kind = if *self.delta.lock() == Some(*snapshot) { DELTAS } else { BASES };
         format!("{kind}/{snapshot}/{file}")
     }
 }
@@ -113,7 +113,7 @@ impl Publisher for BucketPublisher {
         let Some(newest) = self.newest_record()? else { return Ok(None) };
         let name = newest.location.filename().unwrap_or_default();
         let record = self.read(&format!("{VERSIONS}/{name}"), MAX_RECORD_BYTES as u64, None)?;
-        self.delta.set(StoredRecord::from_bytes(&record).ok().and_then(|record| record.delta));
+        *self.delta.lock() = StoredRecord::from_bytes(&record).ok().and_then(|record| record.delta);
         Ok(Some(Published { record: record.into(), answering: None }))
     }
 
