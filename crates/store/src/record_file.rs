@@ -68,51 +68,66 @@ impl RecordFile {
         })
     }
 
-    /// Reads these records in the order of the file. A record of a matrix lies in many places, and
-    /// places that are near each other are read at once.
+    /// Reads these records. A record of a matrix lies in many places; places that are near each
+    /// other are read at once.
     fn read_together(&self, indices: &[u64]) -> Result<Vec<Vec<u8>>, StoreError> {
         let (grid, spread) = self.grid();
         let mut records = vec![vec![0; grid.record_bytes]; indices.len()];
-        let mut places: Vec<_> = indices
-            .iter()
-            .enumerate()
-            .flat_map(|(record, &index)| {
-                let pieces = grid.runs(spread, index).flat_map(move |run| self.pieces(index, &run));
-                pieces.map(move |piece| (piece, record))
-            })
-            .collect();
-        places.sort_unstable_by_key(|(piece, _)| piece.offset);
-        let (mut buffer, mut rest) = (Vec::new(), &places[..]);
-        while let Some((first, _)) = rest.first() {
+        let of_record = |(record, &index): (usize, &u64)| {
+            grid.runs(spread, index).map(move |run| (run, record, index)).collect::<Vec<_>>()
+        };
+        let mut runs: Vec<_> = indices.iter().enumerate().flat_map(of_record).collect();
+        let (mut pieces, mut buffer) = (Vec::new(), Vec::new());
+        let Stored::Panels { layout, .. } = self.stored else {
+            pieces.extend(runs.into_iter().map(|(run, record, index)| {
+                let offset = self.stored.offset(index, run.bytes.start);
+                (Piece { offset, bytes: run.bytes, stride: 1 }, record)
+            }));
+            pieces.sort_unstable_by_key(|(piece, _)| piece.offset);
+            self.read_pieces(&pieces, &mut buffer, &mut records)?;
+            return Ok(records);
+        };
+        // In each panel, runs of the same rows follow each other in the order of their columns, so
+        // that the many pieces need no sorting.
+        runs.sort_unstable_by_key(|(run, ..)| (run.row, run.bytes.len(), run.column));
+        for runs in runs.chunk_by(|(a, ..), (b, ..)| a.row == b.row && a.bytes.len() == b.bytes.len()) {
+            let run = &runs[0].0;
+            for panel in Piece::panels(run) {
+                pieces.clear();
+                pieces.extend(runs.iter().map(|(run, record, _)| (Piece::of(layout, run, panel), *record)));
+                self.read_pieces(&pieces, &mut buffer, &mut records)?;
+            }
+        }
+        Ok(records)
+    }
+
+    /// Reads pieces of `records`, each with its record. The pieces must be in the order of the
+    /// file.
+    fn read_pieces(
+        &self,
+        mut pieces: &[(Piece, usize)],
+        buffer: &mut Vec<u8>,
+        records: &mut [Vec<u8>],
+    ) -> Result<(), StoreError> {
+        while let Some((first, _)) = pieces.first() {
             let (start, mut end, mut count) = (first.offset, first.end(), 0);
-            for (piece, _) in rest {
+            for (piece, _) in pieces {
                 if piece.offset > end + GAP_BYTES || piece.end() - start > READ_BYTES.max(end - start) {
                     break;
                 }
                 (end, count) = (end.max(piece.end()), count + 1);
             }
             buffer.resize((end - start) as usize, 0);
-            self.file.read_exact_at(&mut buffer, start).at("read", &self.path)?;
-            for (piece, record) in &rest[..count] {
+            self.file.read_exact_at(buffer, start).at("read", &self.path)?;
+            for (piece, record) in &pieces[..count] {
                 let from = buffer[(piece.offset - start) as usize..].iter().step_by(piece.stride);
                 for (byte, from) in records[*record][piece.bytes.clone()].iter_mut().zip(from) {
                     *byte = *from;
                 }
             }
-            rest = &rest[count..];
+            pieces = &pieces[count..];
         }
-        Ok(records)
-    }
-
-    /// Returns the pieces of a record's run in the file.
-    fn pieces(&self, index: u64, run: &Run) -> Vec<Piece> {
-        match self.stored {
-            Stored::Panels { layout, .. } => Piece::of(layout, run).collect(),
-            Stored::Units { .. } => {
-                let (offset, bytes) = (self.stored.offset(index, run.bytes.start), run.bytes.clone());
-                vec![Piece { offset, bytes, stride: 1 }]
-            }
-        }
+        Ok(())
     }
 
     /// Writes record `index`.
@@ -125,7 +140,8 @@ impl RecordFile {
                     self.file.write_all_at(&record[run.bytes], offset).at("write", &self.path)?;
                 }
                 Stored::Panels { layout, .. } => {
-                    for piece in Piece::of(layout, &run) {
+                    for panel in Piece::panels(&run) {
+                        let piece = Piece::of(layout, &run, panel);
                         let mut quad = [0; QUAD_BYTES];
                         let span = &mut quad[..piece.span()];
                         self.file.read_exact_at(span, piece.offset).at("read", &self.path)?;
@@ -181,17 +197,20 @@ struct Piece {
 }
 
 impl Piece {
-    fn of(layout: PanelLayout, run: &Run) -> impl Iterator<Item = Self> {
-        let (column, start, end) = (run.column, run.row, run.row + run.bytes.len());
-        let first = run.bytes.start;
-        (start / PANEL_ROWS..end.div_ceil(PANEL_ROWS)).map(move |panel| {
-            let rows = start.max(panel * PANEL_ROWS)..end.min((panel + 1) * PANEL_ROWS);
-            Self {
-                offset: layout.offset(rows.start, column) as u64,
-                bytes: first + rows.start - start..first + rows.end - start,
-                stride: QUAD,
-            }
-        })
+    /// Returns the panels in which a run has pieces.
+    fn panels(run: &Run) -> Range<usize> {
+        run.row / PANEL_ROWS..(run.row + run.bytes.len()).div_ceil(PANEL_ROWS)
+    }
+
+    /// Returns the piece of a run in one of its panels.
+    fn of(layout: PanelLayout, run: &Run, panel: usize) -> Self {
+        let (start, first) = (run.row, run.bytes.start);
+        let rows = start.max(panel * PANEL_ROWS)..(start + run.bytes.len()).min((panel + 1) * PANEL_ROWS);
+        Self {
+            offset: layout.offset(rows.start, run.column) as u64,
+            bytes: first + rows.start - start..first + rows.end - start,
+            stride: QUAD,
+        }
     }
 
     /// Returns the length of the range of the file from the piece's first byte to its last.

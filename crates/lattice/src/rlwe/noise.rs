@@ -118,9 +118,10 @@ impl RingNoise {
         let uniform = 4f64.powi(self.set.plaintext_bits() as i32) / 12.0;
         let entries = rotations.entries() as f64;
         let substituted = |leaf: usize| (leaf / rotations.steps() + leaf % rotations.steps()) as f64;
-        let leaves: f64 = (0..rotations.small())
-            .map(|leaf| self.expanded() + substituted(leaf) * self.substitution())
-            .sum();
+        // Computed once: the choice of a shape asks for the noise of many candidates.
+        let (expanded, substitution) = (self.expanded(), self.substitution());
+        let leaves: f64 =
+            (0..rotations.small()).map(|leaf| expanded + substituted(leaf) * substitution).sum();
         let products = (rotations.chunks() * rotations.big()) as f64 * leaves;
         (products * Self::degree() + encrypted) * entries * uniform + (rotations.big() - 1) as f64 * by_big
     }

@@ -187,7 +187,9 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     let proving = Proving::of(&base.manifest().table);
     let of_base = &base.manifest().protocol;
     let shape = Shape::choose(of_base, proving, before, &entries)?;
-    entries.sort_by_cached_key(|entry| entry.place(&shape.places));
+    let placed = |entry: Entry| (entry.place(&shape.places), entry);
+    let mut entries: Vec<_> = entries.into_iter().map(placed).collect();
+    entries.sort_unstable_by_key(|(place, entry)| (*place, entry.hash));
     let mut table = Table {
         kind: TableKind::Keyword,
         entries: entries.len() as u64,
@@ -216,8 +218,8 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     let boundaries = table.boundaries();
     let payloads = |take: &mut Taker<'_>| {
         let mut filler = BucketFiller::new(&boundaries, shape.records);
-        for entry in &entries {
-            filler.push(entry.place(&shape.places), &entry.hash.tag, &entry.value, take)?;
+        for (place, entry) in &entries {
+            filler.push(*place, &entry.hash.tag, &entry.value, take)?;
         }
         filler.finish(take)
     };
@@ -226,7 +228,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     let mut sink = Sink::create(&table, tree.as_ref(), protocol.stored, &matrix, progress)?;
     payloads(&mut |payload| sink.push(payload))?;
     let samples = sink.finish()?;
-    let lengths = || entries.iter().map(|entry| entry.value.len());
+    let lengths = || entries.iter().map(|(_, entry)| entry.value.len());
     let statistics = Statistics {
         rows: entries.len() as u64,
         value_bytes: lengths().sum::<usize>() as u64,
