@@ -21,8 +21,13 @@ use super::source::Source;
 use super::thread::spawn;
 
 /// A delta is compacted if it exceeds `1 / COMPACTED_SHARE` of its base's bytes and also
-/// [`LEAST_COMPACTED`] bytes.
-const COMPACTED_SHARE: u64 = 8;
+/// [`LEAST_COMPACTED`] bytes. A delta makes look-ups and publications more expensive, and a
+/// compaction takes time. The sum is least near this fraction (`docs/updates.md` has the
+/// measurements).
+const COMPACTED_SHARE: u64 = 16;
+/// The divisor in place of [`COMPACTED_SHARE`] if clients keep the hint: after a compaction, each
+/// client downloads the rows of the hint that changed.
+const COMPACTED_SHARE_WITH_HINT: u64 = 8;
 const LEAST_COMPACTED: u64 = 4 << 20;
 
 /// A version that answers.
@@ -227,6 +232,28 @@ impl Library {
 /// Returns true if a version's delta is large enough for a new base.
 fn is_large(record: &VersionRecord) -> bool {
     let bytes = |snapshot: &Snapshot| snapshot.manifest().matrix.bytes;
-    let most = LEAST_COMPACTED.max(bytes(&record.base) / COMPACTED_SHARE);
+    let most = most_bytes(bytes(&record.base), record.base.manifest().protocol.hint_lasts());
     record.delta.as_ref().is_some_and(|delta| bytes(delta) > most)
+}
+
+/// Returns the bytes up to which a delta is not compacted, for a base of `base` bytes. `hint_lasts`
+/// is true if clients keep the hint.
+fn most_bytes(base: u64, hint_lasts: bool) -> u64 {
+    let share = if hint_lasts { COMPACTED_SHARE_WITH_HINT } else { COMPACTED_SHARE };
+    LEAST_COMPACTED.max(base / share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_may_be_larger_if_a_compaction_costs_downloads() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(most_bytes(GIB, true), GIB / 8);
+        assert_eq!(most_bytes(GIB, false), GIB / 16);
+        for hint_lasts in [false, true] {
+            assert_eq!(most_bytes(1 << 20, hint_lasts), LEAST_COMPACTED);
+        }
+    }
 }
