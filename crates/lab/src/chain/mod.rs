@@ -39,6 +39,8 @@ const LONGEST_PHASE: Duration = Duration::from_secs(300);
 /// Pause between two reads of the servers' versions and memory. A server keeps 16 versions, so no
 /// version is missed.
 const LOOK: Duration = Duration::from_millis(250);
+/// Part of the error of `spirea compact` during another compaction.
+const GOING_ON: &str = "a compaction is going on";
 /// Minimum length of a state in bytes: enough to make every state different, with some padding.
 const LEAST_STATE: usize = 40;
 
@@ -315,7 +317,7 @@ impl Traffic<'_> {
                 let _ = first_change.recv();
                 let began = Instant::now();
                 let place = ["--server", service.admin(), "--database", &target.database];
-                self.programs.run(&[&["compact"][..], &place].concat())?;
+                alone(|| self.programs.run(&[&["compact"][..], &place].concat()))?;
                 anyhow::Ok([began, Instant::now()])
             });
             let (sender, published) = channel();
@@ -340,6 +342,17 @@ impl Traffic<'_> {
             streamed?;
             Ok(ChangedService { answers, published, seen, probed, blocks: 0, compaction, memory: Vec::new() })
         })
+    }
+}
+
+/// Runs `compact` again and again until no other compaction is in the way: a server also starts
+/// compactions itself.
+fn alone(mut compact: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    loop {
+        match compact() {
+            Err(error) if error.to_string().contains(GOING_ON) => thread::sleep(LOOK),
+            done => return done,
+        }
     }
 }
 
@@ -370,4 +383,26 @@ fn watch(services: &[Service], stop: &AtomicBool) -> anyhow::Result<Vec<Memory>>
         thread::sleep(LOOK);
     }
     Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn a_compaction_waits_for_another_one() {
+        let mut refusals = 2;
+        let compact = || match refusals {
+            0 => Ok(()),
+            _ => {
+                refusals -= 1;
+                bail!("409 Conflict: {GOING_ON}; wait for it")
+            }
+        };
+        alone(compact).unwrap();
+        assert_eq!(refusals, 0);
+        assert_eq!(alone(|| bail!("no server")).unwrap_err().to_string(), "no server");
+    }
 }
