@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue};
 
-/// Commands of `spirea-lab` that were commands of `spirea`.
-const MOVED: [&str; 4] = ["bench", "gpu bench", "load", "simulate-load"];
+/// Commands of `spirea-lab` that were commands of `spirea`, or that users look for here.
+const MOVED: [&str; 5] = ["bench", "gpu bench", "gpu predict", "load", "simulate-load"];
 
 /// Returns a sentence that names the program with the command, if `error` is that the command is
 /// unknown. The first of the arguments is the program's name.
@@ -38,6 +38,7 @@ mod tests {
             ("spirea bench scan --db-gib 1", "bench"),
             ("spirea -q bench --help", "bench"),
             ("spirea gpu bench --json", "gpu bench"),
+            ("spirea gpu predict --card h200", "gpu predict"),
             ("spirea load --rate 1", "load"),
             ("spirea simulate-load prices", "simulate-load"),
         ] {

@@ -29,6 +29,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("gpu bench", &[("Measure the GPU", "spirea-lab gpu bench")]),
     (
+        "gpu predict",
+        &[
+            ("Predict the figures of an H200", "spirea-lab gpu predict --card h200"),
+            (
+                "Predict the figures of a card that has no name here",
+                "spirea-lab gpu predict --memory-bandwidth 2TB/s --processors 114 --clock 1.7 --memory 80 --compute-capability 9.0",
+            ),
+        ],
+    ),
+    (
         "load",
         &[(
             "Ask 100 times a second for a minute, as 50 clients",

@@ -31,7 +31,7 @@ enum Action {
     /// Change a table with every block of a chain while clients ask for the newest accounts, and
     /// check every answer.
     Chain(chain::Options),
-    /// Measure a GPU.
+    /// Measure a GPU, or predict its figures.
     #[command(subcommand)]
     Gpu(gpu::Gpu),
     /// Send look-ups of many clients to a server at a set rate, and check every answer.

@@ -139,6 +139,7 @@ fn a_command_that_moved_is_said_to_be_of_the_other_program() {
     for (arguments, path) in [
         (&["bench", "scan", "--db-gib", "1"][..], "bench"),
         (&["gpu", "bench"], "gpu bench"),
+        (&["gpu", "predict"], "gpu predict"),
         (&["load", "--rate", "1"], "load"),
         (&["simulate-load", "prices"], "simulate-load"),
     ] {

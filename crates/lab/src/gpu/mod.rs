@@ -1,7 +1,8 @@
 //! `spirea-lab gpu bench`: the limits of the device, and how close steps and protocols come to
-//! them.
+//! them. `spirea-lab gpu predict`: figures of a card that is not there.
 
 mod limits;
+mod predict;
 mod protocols;
 mod results;
 mod stand_in;
@@ -29,6 +30,8 @@ use results::Results;
 pub enum Gpu {
     /// Measure the device's limits, and compare steps and protocols with them.
     Bench(BenchOptions),
+    /// Predict figures of any card from its data sheet, without a device.
+    Predict(predict::PredictOptions),
 }
 
 /// Options of `spirea-lab gpu bench`.
@@ -51,6 +54,7 @@ pub struct BenchOptions {
 pub fn run(gpu: &Gpu) -> anyhow::Result<Status> {
     match gpu {
         Gpu::Bench(options) => bench(options),
+        Gpu::Predict(options) => predict::run(options),
     }
 }
 

@@ -106,7 +106,7 @@ impl Results {
 }
 
 /// Formats a number with an SI prefix.
-fn in_thousands(number: f64) -> String {
+pub(super) fn in_thousands(number: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match units.into_iter().find(|(unit, _)| number >= *unit) {
         Some((unit, prefix)) => format!("{:.2} {prefix}", number / unit),

@@ -5,4 +5,5 @@ mod chain;
 mod command;
 mod gpu;
 mod load;
+mod predict;
 mod simulation;
