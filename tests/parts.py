@@ -173,9 +173,9 @@ PARTS = [
     ),
     Part(
         "service",
-        "the reference clients, both ports by their OpenAPI documents, the operator's page, the files of deploy/, and a table "
-        "that changes all the time",
-        [system(*APPLE, "reference_client", "openapi", "page", "deploy", "balancers", "chain")],
+        "the reference clients, the tables and clients of former releases, both ports by their OpenAPI documents, the operator's "
+        "page, the files of deploy/, and a table that changes all the time",
+        [system(*APPLE, "reference_client", "kept_releases", "openapi", "page", "deploy", "balancers", "chain")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),
