@@ -9,10 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #if !defined(MAP_STACK)
 #define MAP_STACK 0
+#endif
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#include <ucontext.h>
 #endif
 
 // Bytes of a fiber's stack. A program may use only `stack_limit` bytes of it; the rest serves to
@@ -30,7 +33,6 @@ enum state { READY, WAITING, DONE };
 
 struct fiber {
     jmp_buf at;
-    ucontext_t start;
     enum state state;
     bool started;
     barrier_t *barrier;
@@ -170,19 +172,31 @@ static void body(void) {
     _longjmp(now.scheduler, YIELDED);
 }
 
+// Calls `body` at the end of a stack. C libraries such as musl have no contexts for this.
+__attribute__((noreturn)) static void start_on(uint8_t *stack) {
+#if defined(__x86_64__)
+    __asm__ volatile("movq %0, %%rsp\n\tcall *%1" ::"r"(stack + STACK), "r"(body) : "memory");
+#elif defined(__aarch64__)
+    __asm__ volatile("mov sp, %0\n\tblr %1" ::"r"(stack + STACK), "r"(body) : "memory", "x30");
+#else
+    ucontext_t start;
+    getcontext(&start);
+    start.uc_stack.ss_sp = stack;
+    start.uc_stack.ss_size = STACK;
+    start.uc_link = NULL;
+    makecontext(&start, body, 0);
+    setcontext(&start);
+#endif
+    __builtin_unreachable();
+}
+
 // Resumes a fiber until it yields.
 static int resume(struct fiber *fiber) {
     int why = _setjmp(now.scheduler);
     if (why != 0) return why;
     if (fiber->started) _longjmp(fiber->at, 1);
     fiber->started = true;
-    getcontext(&fiber->start);
-    fiber->start.uc_stack.ss_sp = fiber->stack;
-    fiber->start.uc_stack.ss_size = STACK;
-    fiber->start.uc_link = NULL;
-    makecontext(&fiber->start, body, 0);
-    setcontext(&fiber->start);
-    return FAULT; // setcontext does not return
+    start_on(fiber->stack);
 }
 
 static void prepare(struct fiber *fiber) {
