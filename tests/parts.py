@@ -173,8 +173,8 @@ PARTS = [
     ),
     Part(
         "service",
-        "the reference clients, the tables and clients of former releases, both ports by their OpenAPI documents, the operator's "
-        "page, the files of deploy/, and a table that changes all the time",
+        "the reference clients, the tables and clients of former releases, both ports by their OpenAPI documents, the "
+        "operator's page, the files of deploy/, and a table that changes all the time",
         [system(*APPLE, "reference_client", "kept_releases", "openapi", "page", "deploy", "balancers", "chain")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
