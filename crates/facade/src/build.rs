@@ -198,7 +198,7 @@ impl Builder {
     /// # let folder = tempfile::tempdir()?;
     /// # let out = folder.path().join("colours");
     /// let table = spirea::build::Builder::from_rows(["colour"], [["red"], ["green"]]).protocol("dpf-xor");
-    /// assert_eq!(table.build(out)?.manifest().protocol.parties(), 2);
+    /// assert_eq!(table.build(out)?.manifest().protocol.parties, 2);
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
