@@ -19,7 +19,7 @@ use spirea_store::{Repository, Silent};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{PATIENCE, Running, eventually};
+use crate::fixture::{Running, eventually};
 use crate::publish::{config, repository, serve_with, snapshot};
 use crate::tls::Authority;
 
@@ -33,6 +33,12 @@ pub fn following(folder: &Path, address: SocketAddr) -> ServerConfig {
 
 fn replica(folder: &Path) -> PathBuf {
     folder.join("replica/table")
+}
+
+/// Ends a server. A version that is being adopted is adopted first, and then frees the repository.
+fn end(server: Running, repository: &Path) {
+    drop(server);
+    eventually("a free repository", || Repository::open(repository, Settings::default()).is_ok());
 }
 
 fn client(server: &Running) -> HttpClient {
@@ -94,7 +100,8 @@ fn a_follower_answers_from_the_publisher_s_versions() {
     }
     // After a restart the follower answers without its publisher, and a follower of the follower
     // has the same version.
-    drop((publisher, follower));
+    drop(publisher);
+    end(follower, &replica(folder.path()));
     let mut alone = following(folder.path(), ([127, 0, 0, 1], 1).into());
     alone.follow.as_mut().unwrap().interval = Duration::from_secs(60);
     let follower = serve_with(alone);
@@ -122,7 +129,8 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     let files = replica(folder.path()).join("deltas").join(version.delta.unwrap().to_string());
     assert!(files.join("manifest.json").exists());
     eventually("the follower", || served(&follower) == served(&publisher));
-    drop((publisher, follower));
+    end(publisher, &path);
+    end(follower, &replica(folder.path()));
 
     // A stopped follower delays a version by the configured time, also for the other followers.
     let publisher = serve_with(ServerConfig { activate_after: Some(short), ..config(&path) });
@@ -264,7 +272,7 @@ fn a_publisher_that_lies_or_is_cut_off_changes_nothing() {
         let publisher = serve_with(config(&path));
         // The first version arrives undamaged.
         let admin = publisher.admin.unwrap();
-        drop(serve_with(following(folder.path(), admin)));
+        end(serve_with(following(folder.path(), admin)), &replica(folder.path()));
         let former = record(&replica(folder.path()));
         assert_eq!(former, record(&path));
 
@@ -340,10 +348,10 @@ fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
     }));
     eventually("the version", || follower.get("/readyz").status == 200);
     assert_eq!(record(&replica(folder.path())), record(&path));
-    drop(follower);
+    end(follower, &replica(folder.path()));
 
     // With the key, only versions that the publisher signs are followed.
-    drop(publisher);
+    end(publisher, &path);
     let signed =
         Repository::open(&path, Settings { key: Some(read(&file("operator.key"))), ..Settings::default() });
     let second = snapshot(folder.path(), "simple", true, 2);
@@ -415,10 +423,5 @@ fn a_follower_that_ends_frees_its_repository() {
     let folder = tempdir().unwrap();
     let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
     let publisher = serve_with(config(&path));
-    drop(serve_with(following(folder.path(), publisher.admin.unwrap())));
-    let started = Instant::now();
-    while let Err(error) = Repository::open(replica(folder.path()), Settings::default()) {
-        assert!(started.elapsed() < PATIENCE, "{error}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    end(serve_with(following(folder.path(), publisher.admin.unwrap())), &replica(folder.path()));
 }
