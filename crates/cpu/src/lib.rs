@@ -6,6 +6,12 @@
 //! `unsafe` is confined to the modules named after an instruction set, whose functions take a token
 //! that only detection can make, to the memory maps of `memory`, and to cache hints.
 
+// Other processors run the portable kernels, which use only a part of the common definitions.
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, unused_imports, unused_macros, unused_mut, unused_variables)
+)]
+
 #[cfg(target_endian = "big")]
 compile_error!("the kernels read the panel layout as little-endian words");
 
