@@ -38,7 +38,13 @@ release: | check-rust
 .PHONY: test-newcomer
 test-newcomer: RELEASE = --target $(shell uname -m)
 test-newcomer: release target/venv/installed
-	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/newcomer
+	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/newcomer/test_newcomer.py
+
+# Runs the commands of a release for aarch64 up to the first look-up, under QEMU's emulation.
+.PHONY: test-newcomer-aarch64
+test-newcomer-aarch64: RELEASE = --target aarch64 --only archive debian image
+test-newcomer-aarch64: release target/venv/installed
+	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/newcomer/test_aarch64.py
 
 # Makes the release of test-newcomer again, in another checkout, and compares the bytes of all files.
 .PHONY: check-release
@@ -89,6 +95,7 @@ test-all:
 	$(MAKE) test-flaky
 	$(MAKE) check-crates check-semver
 	$(MAKE) test-newcomer check-release
+	$(MAKE) test-newcomer-aarch64
 	$(MAKE) fuzz
 
 # Builds tables of unmodified real lists from packages of PyPI and Debian, and makes 1,000 look-ups in each.

@@ -40,6 +40,11 @@ WANTED = {
     "ld.lld": Wanted(("ld.lld",), ("clang", "lld")),
     "nginx": Wanted(("nginx",), ("nginx-light",)),
     "podman": Wanted(("podman",), ("podman", "runc")),
+    "qemu-aarch64-static": Wanted(
+        ("qemu-aarch64-static",),
+        ("qemu-user-static", "libc6-arm64-cross"),
+        ("/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1",),
+    ),
     "redis-server": Wanted(("redis-server",), ("redis-server",)),
     "strace": Wanted(("strace",), ("strace",)),
     "systemd-analyze": Wanted(("systemd-analyze",), ("systemd",)),
