@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps small tables and a client of a release, which later versions must still serve and answer.
+"""Keeps small tables and a client of a release. Later versions must serve these tables and answer this client.
 
 usage: keep.py SPIREA
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "conformance/client"
 # The files' time in seconds since 1970: 2000-01-01.
 TIME = 946_684_800
-# What the archives of clients are run by.
+# Code that Python runs first in an archive of a client.
 MAIN = "import sys\n\nfrom spirea_reference import main\n\nsys.exit(main())\n"
 TABLE = "key,note,size\nk1,first,1\nk2,second,2\nk3,third,3\n"
 CHANGES = [{"key": "k2", "value": {"note": "changed", "size": "7"}}, {"key": "k3", "deleted": True}]

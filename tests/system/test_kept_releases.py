@@ -14,7 +14,7 @@ import pytest
 from system.programs import ROOT, Folder
 
 KEPT = sorted(path for path in (ROOT / "conformance/releases").iterdir() if path.is_dir())
-# What the tables hold, and what is published into them here.
+# Values of the tables, and a change that the test publishes into them.
 VALUES = {"k1": {"note": "first", "size": "1"}, "k2": {"note": "changed", "size": "7"}, "k3": None}
 CHANGE = {"key": "k3", "value": {"note": "again", "size": "9"}}
 # Protocols of the short form: one with a hint; one with evaluation keys and packing; one with two servers.
