@@ -176,8 +176,9 @@ class Hour:
 
     def wait(self, command, log, seconds):
         """Runs a command in a session of its own, and ends whatever is left of it. Returns the exit code, or a word."""
-        mark = f"{os.getpid()}-{next(self.numbers)}."
+        mark, child = f"{os.getpid()}-{next(self.numbers)}.", None
         with open(log, "w", encoding="utf-8") as output:
+            # An interrupt may arrive once the command has begun and before `child` is known.
             try:
                 child = subprocess.Popen(
                     command,
@@ -187,17 +188,18 @@ class Hour:
                     env={**self.environment, MARK: mark},
                     start_new_session=True,
                 )
+                # `stop` in another thread leaves no time to a command that begins beside it.
+                return child.wait(min(seconds, self.ends - time.monotonic()))
             except OSError as error:
                 output.write(f"{command[0]}: {error.strerror}\n")
                 return "not started"
-            try:
-                return child.wait(seconds)
             except subprocess.TimeoutExpired:
                 return "timeout"
             finally:
                 end(mark)
-                child.kill()
-                child.wait()
+                if child:
+                    child.kill()
+                    child.wait()
 
     def run(self, name, limit, command):
         """Runs a command that must succeed."""
