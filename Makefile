@@ -81,7 +81,7 @@ check:
 .PHONY: test-all
 test-all:
 	CI_FULL=1 $(MAKE) test
-	$(MAKE) torture chain check-whole-cuda-pack check-web timing-web rtl ive
+	$(MAKE) torture chain check-whole-cuda-pack check-emitted check-web timing-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
 		--package spirea-server --package spirea-store
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-client --package spirea-cli --lib any_
@@ -274,6 +274,12 @@ cuda-pack:
 
 check-whole-cuda-pack:
 	python3 scripts/cuda_pack.py check
+
+# Runs the machine code of the CUDA pack on the processor, and plants faults in it: docs/kernels/emitted.md.
+.PHONY: check-emitted
+check-emitted: tests-built
+	python3 scripts/emitted check
+	python3 scripts/emitted faults
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:

@@ -90,7 +90,10 @@ PACK = (
     "scripts/cuda_compiler.py",
     "scripts/cuda_pack.py",
     "scripts/cuda_sources.py",
+    "scripts/emitted",
+    "crates/cuda/emulation",
     "tests/system/test_cuda_pack.py",
+    "tests/system/test_emitted.py",
 )
 # The kernels, their emulation, and the code that launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
@@ -206,9 +209,9 @@ PARTS = [
     ),
     Part(
         "cuda-pack",
-        "the compiled CUDA kernels are those of their sources",
-        [system("cuda_pack")],
-        needs=("environment",),
+        "the compiled CUDA kernels are those of their sources, and their machine code computes rightly on the processor",
+        [system("cuda_pack", "emitted")],
+        needs=("environment", "rust-build"),
         programs=("g++",),
         files=PACK,
     ),

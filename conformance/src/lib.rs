@@ -60,9 +60,14 @@ pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
 
 /// Returns the parameters with some members of their grid replaced.
 pub fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
+    with_members(params, "/grid", members)
+}
+
+/// Returns the parameters with some members replaced, in the object at a JSON pointer.
+pub fn with_members(params: &ProtocolParams, object: &str, members: &[(&str, u64)]) -> ProtocolParams {
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     for &(member, value) in members {
-        json["grid"][member] = value.into();
+        json.pointer_mut(object).unwrap()[member] = value.into();
     }
     ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }

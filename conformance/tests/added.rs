@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_conformance::{Content, Count, Form, Setup, is_drawn, records, setup_of};
+use spirea_conformance::{Content, Count, Form, Setup, is_drawn, records, setup_of, with_grid};
 use spirea_cpu::CpuBackend;
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::FIELD_ORDER;
@@ -46,11 +46,9 @@ pub fn accepted(record: &[u8]) -> Option<u64> {
 fn parameters(protocol: &str) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 1, RECORD_BYTES).unwrap();
-    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
-    let grid = &mut json["grid"];
-    (grid["unit_rows"], grid["groups"], grid["columns"]) = (RingSet::DEGREE.into(), 1.into(), COLUMNS.into());
-    grid["records"] = (COLUMNS * RingSet::DEGREE / RECORD_BYTES).into();
-    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
+    let records = COLUMNS * RingSet::DEGREE / RECORD_BYTES;
+    let grid = [("unit_rows", RingSet::DEGREE), ("groups", 1), ("columns", COLUMNS), ("records", records)];
+    with_grid(&params, &grid.map(|(member, value)| (member, value as u64)))
 }
 
 /// Splits a number into two bytes whose sum is the number. Two bytes are needed because the largest

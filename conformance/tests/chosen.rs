@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use spirea_conformance::{
     Content, Count, Setup, greatest_error, greatest_error_of_any, is_drawn, is_long, setup, setup_of,
+    with_grid,
 };
 use spirea_cpu::CpuBackend;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
@@ -27,7 +28,7 @@ const GREATEST_ALIGNED: f64 = 0.5;
 const BROUGHT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
 
 /// Returns parameters whose grid has these numbers of groups and columns.
-fn with_grid(
+fn of_grid(
     protocol: &str,
     keys: KeyDelivery,
     record_bytes: usize,
@@ -36,11 +37,9 @@ fn with_grid(
 ) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
     let params = ProtocolParams::choose(&choice, Seed::new([7; 32]), 1, record_bytes).unwrap();
-    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
-    json["grid"]["groups"] = groups.into();
-    json["grid"]["columns"] = columns.into();
-    json["grid"]["records"] = (groups * columns * params.grid.records_per_unit()).into();
-    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
+    let records = groups * columns * params.grid.records_per_unit();
+    let grid = [("groups", groups), ("columns", columns), ("records", records)];
+    with_grid(&params, &grid.map(|(member, value)| (member, value as u64)))
 }
 
 fn backend() -> Arc<CpuBackend> {
@@ -187,7 +186,7 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
 /// bits, by column and coefficient.
 fn onion_of_signs(columns: usize, positive: impl Fn(usize, usize) -> bool) -> Setup {
     const GROUPS: usize = 2;
-    let params = with_grid("onion", KeyDelivery::Registered, 16384, GROUPS, columns);
+    let params = of_grid("onion", KeyDelivery::Registered, 16384, GROUPS, columns);
     let record = |index: usize| -> Vec<u8> {
         let column = index / GROUPS;
         let number = |i| if positive(column, i) { i32::MAX } else { i32::MIN };
@@ -207,7 +206,7 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
         }
         // All bytes of a record are 0x7f or 0x80, depending on the parity of `depth` bits of its
         // column's number.
-        let params = with_grid("onion", KeyDelivery::Registered, 16384, 2, 512);
+        let params = of_grid("onion", KeyDelivery::Registered, 16384, 2, 512);
         let parity = |index: u64| (index >> 1 & ((1 << depth) - 1)).count_ones() % 2;
         let records = (0..params.records()).map(|index| vec![[0x80, 0x7f][parity(index) as usize]; 16384]);
         let mut setup = setup_of(&backend(), &params, records.collect());
@@ -379,7 +378,7 @@ fn databases_aligned_with_the_public_matrix_decode_with_a_margin() {
         if !is_long() && !is_drawn("aligned databases", &[&names[0], &names[1]], 1, &name) {
             continue;
         }
-        let params = with_grid(protocol, keys, 1024, 1, 256);
+        let params = of_grid(protocol, keys, 1024, 1, 256);
         let mut aligned = setup_of(&backend, &params, aligned_with_the_matrix(&params, spread));
         let chosen = greatest_error_of_any(&mut aligned, &ends(&params), 4, &mut rng);
         let mut random = setup(&backend, &params, Content::Random(5));

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
     Content, Setup, answers_agree, is_drawn, malformed_queries_are_refused, queries_share_nothing,
-    records_decode, setup, slices,
+    records_decode, setup, slices, with_members,
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
@@ -26,15 +26,6 @@ fn choose(set: LweSet, records: u64, record_bytes: usize) -> ProtocolParams {
     ProtocolParams::choose(&choice, Seed::new([7; 32]), records, record_bytes).unwrap()
 }
 
-/// Returns the parameters with some members replaced.
-fn with(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
-    let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
-    for &(member, value) in members {
-        json[member] = value.into();
-    }
-    ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
-}
-
 #[test]
 fn every_record_of_small_databases_decodes_on_every_backend() {
     let mut rng = SecretRng::from_os().unwrap();
@@ -46,7 +37,7 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         // record is taller than the matrix and takes several columns.
         let shapes = [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)];
         for ((records, record_bytes), bits) in shapes.into_iter().zip([17, 17, 20, 31, 32]) {
-            let params = with(&choose(set, records, record_bytes), &[("hint_bits", bits)]);
+            let params = with_members(&choose(set, records, record_bytes), "", &[("hint_bits", bits)]);
             let indices: Vec<u64> = (0..records).collect();
             let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
             for backend in cpu_backends() {
@@ -73,7 +64,7 @@ fn extreme_databases_decode() {
 #[test]
 fn records_over_several_columns_decode() {
     let mut rng = SecretRng::from_os().unwrap();
-    let params = with(&choose(LweSet::Module1280, 100, 630), &[("rows", 64), ("columns", 1024)]);
+    let params = with_members(&choose(LweSet::Module1280, 100, 630), "", &[("rows", 64), ("columns", 1024)]);
     assert_eq!(params.grid.parts(), 10);
     for backend in cpu_backends() {
         let setup = setup(&backend, &params, Content::Random(4));

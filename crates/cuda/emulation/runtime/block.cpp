@@ -119,8 +119,18 @@ void Block::start(Dim3 index, uint64_t seed) {
     begin_phase();
 }
 
+bool Block::spins() const {
+    return std::any_of(threads_.begin(), threads_.end(), [](const Thread& it) { return it.state == State::Spinning; });
+}
+
 Block::Status Block::resume() {
     if (threads_[0].state == State::AtGrid) release();
+    if (spins()) {
+        for (Thread& thread : threads_) {
+            if (thread.state == State::Spinning) thread.state = State::Ready;
+        }
+        begin_phase();
+    }
     emulation::view = &view_;
     if (Thread* first = next()) switch_fiber(worker_.scheduler, enter(first));
     current = nullptr;
@@ -129,6 +139,7 @@ Block::Status Block::resume() {
         set_failure(threads_[0], ILLEGAL_ADDRESS, "a thread of the block wrote behind its shared memory");
     }
     if (failure_.fault != NO_FAULT) return Status::Failed;
+    if (spins()) return Status::Spinning;
     return threads_[0].state == State::AtGrid ? Status::AtGrid : Status::Finished;
 }
 
@@ -234,7 +245,7 @@ bool Block::meet_in_warp() {
         }
         met = true;
     }
-    if (!met && stuck) explain(*stuck);
+    if (!met && stuck && !spins()) explain(*stuck);
     return met;
 }
 
@@ -301,6 +312,7 @@ bool Block::meet_in_groups() {
 // Handles the state in which no warp can continue, and no group barrier is complete. Returns true if
 // a block barrier is complete and the threads run again.
 bool Block::meet_in_block() {
+    if (spins()) return false;
     const Thread& first = threads_[0];
     for (const Thread& other : threads_) {
         if (other.state == first.state && (first.state == State::Done || same(first.site, other.site))) continue;
@@ -372,6 +384,13 @@ void meet_group(uint32_t number, uint32_t threads, const Site& site) {
     me.group_threads = threads;
     me.site = site;
     me.state = State::AtGroup;
+    me.block->suspend();
+}
+
+void spin() {
+    Thread& me = *current;
+    if (!me.block->cooperative()) fail(LAUNCH_FAILED, "a read that waits for other blocks in a launch that is not cooperative");
+    me.state = State::Spinning;
     me.block->suspend();
 }
 

@@ -56,7 +56,7 @@ struct Worker {
 
 class Block {
    public:
-    enum class Status { Finished, AtGrid, Failed };
+    enum class Status { Finished, AtGrid, Spinning, Failed };
 
     // Prepares blocks of a launch: call `start` and `resume` for each of them.
     Block(const Launch& launch, Worker& worker);
@@ -65,7 +65,7 @@ class Block {
     Block& operator=(const Block&) = delete;
 
     void start(Dim3 index, uint64_t seed);
-    // Runs the block until its end or a grid barrier.
+    // Runs the block until its end or a grid barrier, or until threads wait for another block.
     Status resume();
     Failure failure() const { return failure_; }
 
@@ -89,6 +89,7 @@ class Block {
     bool meet_in_groups();
     bool meet_in_block();
     void release();
+    bool spins() const;
     void explain(const Thread& stuck);
     void set_failure(const Thread& thread, Fault fault, std::string message);
     Fiber& enter(Thread* thread);

@@ -2,7 +2,14 @@
 // the Rust side documents them.
 #include "driver.hpp"
 
+#include <cstdlib>
+
 using namespace driver;
+
+int driver::setting(const char* variable, int usual) {
+    const char* value = std::getenv(variable);
+    return value ? std::atoi(value) : usual;
+}
 
 EXPORTED void spirea_emulation_set_devices(int devices, uint64_t bytes_each, int processors, bool peers) {
     call([&] {

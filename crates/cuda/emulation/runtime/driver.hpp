@@ -61,13 +61,16 @@ inline void require(bool condition, Result code, const char* message) {
 // Order in which queued work runs; see `StreamOrder` in Rust.
 enum class StreamOrder { Eager, Lazy, LastFirst };
 
+// Returns the number in a variable of the environment; `usual` if the variable is not set.
+int setting(const char* variable, int usual);
+
 struct Configuration {
     int devices = 1;
     uint64_t memory = uint64_t(4) << 30;
-    emulation::ThreadOrder thread_order = emulation::ThreadOrder::Forward;
+    emulation::ThreadOrder thread_order = static_cast<emulation::ThreadOrder>(setting("SPIREA_EMULATION_ORDER", 0));
     StreamOrder stream_order = StreamOrder::Eager;
     int version = 13000;
-    int compute = 90;
+    int compute = setting("SPIREA_EMULATION_COMPUTE", 90);
     bool peers = true;
     int processors = 132;
     uint64_t seed = 1;

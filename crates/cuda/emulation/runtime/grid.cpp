@@ -127,7 +127,10 @@ std::string check_grid_barrier(const std::vector<std::unique_ptr<Block>>& blocks
     return "";
 }
 
-// Runs all blocks interleaved on one thread, each up to its next grid barrier.
+// Turns of a grid after which blocks that wait for each other are taken to wait for ever.
+constexpr unsigned MOST_TURNS = 100'000;
+
+// Runs all blocks interleaved on one thread, each up to its next grid barrier, or until it waits for another block.
 Failure run_cooperative(const Launch& launch, Walk walk) {
     Failure failure;
     Pool::get().run(1, [&](Worker& worker) {
@@ -138,17 +141,22 @@ Failure run_cooperative(const Launch& launch, Walk walk) {
             blocks.push_back(std::make_unique<Block>(launch, worker));
             blocks.back()->start(block_index(launch.grid, i), block_seed(launch, i));
         }
-        for (;;) {
-            uint64_t waiting = 0;
+        std::vector<bool> finished(count);
+        for (unsigned turns = 1;; turns++) {
+            uint64_t waiting = 0, spinning = 0;
             for (uint64_t i = 0; i < count && failure.fault == NO_FAULT; i++) {
+                if (finished[walk[i]]) continue;
                 Block& block = *blocks[walk[i]];
                 const Block::Status status = block.resume();
                 if (status == Block::Status::Failed) failure = block.failure();
+                finished[walk[i]] = status == Block::Status::Finished;
                 waiting += status == Block::Status::AtGrid;
+                spinning += status == Block::Status::Spinning;
             }
-            if (failure.fault != NO_FAULT || waiting == 0) break;
-            std::string wrong = waiting < count ? "grid_barrier not reached by all blocks: some have ended"
-                                                : check_grid_barrier(blocks);
+            if (failure.fault != NO_FAULT || waiting + spinning == 0) break;
+            std::string wrong = spinning > 0 ? turns < MOST_TURNS ? "" : "blocks wait for each other without end"
+                                : waiting < count ? "grid_barrier not reached by all blocks: some have ended"
+                                                  : check_grid_barrier(blocks);
             if (!wrong.empty()) {
                 failure = {LAUNCH_FAILED, std::string("kernel ") + launch.kernel->name + ": " + wrong};
                 break;

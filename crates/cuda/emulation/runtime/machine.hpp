@@ -38,7 +38,7 @@ struct WarpOperation {
     const char* (*meet)(void* const* requests, uint32_t mask, unsigned* failing_lane);
 };
 
-enum class State : uint8_t { Fresh, Ready, Running, AtWarp, AtGroup, AtBlock, AtGrid, Done };
+enum class State : uint8_t { Fresh, Ready, Running, AtWarp, AtGroup, AtBlock, AtGrid, Spinning, Done };
 
 // Pending copy_async, to be done at its copy_wait.
 struct DeferredCopy {
@@ -105,6 +105,8 @@ void meet_warp(const WarpOperation& operation, uint32_t mask, void* request, con
 void meet_group(uint32_t number, uint32_t threads, const Site& site);
 void meet_block(const Site& site);
 void meet_grid(uint32_t* counter, uint32_t round, const Site& site);
+// Lets the other blocks run before a read that waits for them.
+void spin();
 void copy_begin(void* to, const void* from);
 void copy_commit();
 void copy_wait(unsigned groups_left);

@@ -232,14 +232,17 @@ impl Library {
 /// Returns true if a version's delta is large enough for a new base.
 fn is_large(record: &VersionRecord) -> bool {
     let bytes = |snapshot: &Snapshot| snapshot.manifest().matrix.bytes;
-    let most = most_bytes(bytes(&record.base), record.base.manifest().protocol.hint_lasts());
+    let share = match record.base.manifest().protocol.hint_lasts() {
+        true => COMPACTED_SHARE_WITH_HINT,
+        false => COMPACTED_SHARE,
+    };
+    let most = most_bytes(bytes(&record.base), share);
     record.delta.as_ref().is_some_and(|delta| bytes(delta) > most)
 }
 
-/// Returns the bytes up to which a delta is not compacted, for a base of `base` bytes. `hint_lasts`
-/// is true if clients keep the hint.
-fn most_bytes(base: u64, hint_lasts: bool) -> u64 {
-    let share = if hint_lasts { COMPACTED_SHARE_WITH_HINT } else { COMPACTED_SHARE };
+/// Returns the bytes up to which a delta is not compacted, for a base of `base` bytes. A larger
+/// delta has more than one `share`-th of the base.
+fn most_bytes(base: u64, share: u64) -> u64 {
     LEAST_COMPACTED.max(base / share)
 }
 
@@ -250,10 +253,10 @@ mod tests {
     #[test]
     fn a_delta_may_be_larger_if_a_compaction_costs_downloads() {
         const GIB: u64 = 1 << 30;
-        assert_eq!(most_bytes(GIB, true), GIB / 8);
-        assert_eq!(most_bytes(GIB, false), GIB / 16);
-        for hint_lasts in [false, true] {
-            assert_eq!(most_bytes(1 << 20, hint_lasts), LEAST_COMPACTED);
+        assert_eq!(most_bytes(GIB, COMPACTED_SHARE_WITH_HINT), GIB / 8);
+        assert_eq!(most_bytes(GIB, COMPACTED_SHARE), GIB / 16);
+        for share in [COMPACTED_SHARE_WITH_HINT, COMPACTED_SHARE] {
+            assert_eq!(most_bytes(1 << 20, share), LEAST_COMPACTED);
         }
     }
 }
