@@ -44,6 +44,7 @@ def pack():
     return cuda_pack.unpack((ROOT / "crates/cuda/pack/kernels.pack").read_bytes())
 
 
+@functools.cache
 def disassembly(name, architecture):
     """Returns the disassembly of a source's kernels for an architecture, and their cubin."""
     image = pack()[name, architecture].data

@@ -8,7 +8,7 @@ ARCHITECTURE = "90a"
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in a kernel of a source: the occurrence of a pattern that is replaced, and a text that selects a check."""
+    """A fault in a kernel of a source: a pattern, which of its occurrences are replaced, and a text that selects checks."""
 
     source: str
     kernel: str
@@ -16,16 +16,19 @@ class Fault:
     pattern: str
     replacement: str
     check: str
-    occurrence: int = 0
+    # Counted from 0; empty for all.
+    occurrences: tuple = (0,)
 
     def planted(self, text):
         """Returns the disassembly with the fault."""
         start = text.index(f".text.{self.kernel}:")
         end = text.find("\t.section", start)
         end = len(text) if end < 0 else end
-        found = list(re.finditer(self.pattern, text[start:end]))[self.occurrence]
-        replaced = found.expand(self.replacement)
-        return text[: start + found.start()] + replaced + text[start + found.end() :]
+        code = text[start:end]
+        found_all = list(re.finditer(self.pattern, code))
+        for found in [found_all[i] for i in self.occurrences[::-1]] or found_all[::-1]:
+            code = code[: found.start()] + found.expand(self.replacement) + code[found.end() :]
+        return text[:start] + code + text[end:]
 
 
 FAULTS = [
@@ -41,9 +44,11 @@ FAULTS = [
         "scalar_fold_wgmma",
         "scalar_fold_wgmma_32",
         "a group of products is not awaited",
-        r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0",
-        "WARPGROUP.DEPBAR.LE gsb0, 0x1",
+        r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1",
+        "WARPGROUP.DEPBAR.LE gsb0, 0x2",
         "scalar_fold wgmma",
+        # The assembler repeats each of these instructions.
+        occurrences=(),
     ),
     Fault(
         "scalar_fold_wgmma",
@@ -68,7 +73,7 @@ FAULTS = [
         r"BAR\.SYNC\.DEFER_BLOCKING 0x0",
         "VIADD RZ, RZ, 0x0",
         "transforms",
-        occurrence=1,
+        occurrences=(1,),
     ),
     Fault(
         "ntt",
@@ -77,6 +82,7 @@ FAULTS = [
         r"NOP ;",
         "VIADD RZ, RZ, 0x0 ;",
         "transforms",
+        occurrences=(1,),
     ),
     Fault(
         "product_bytes",

@@ -37,6 +37,7 @@ inline uint32_t parameter(uint32_t at, const unsigned char* parameters) {
     }
     // Newer architectures have the sizes behind 0x360, older ones at the start.
     constexpr bool NEWER = EMITTED_PARAMETERS == 0x380;
+    constexpr uint32_t DESCRIPTORS = NEWER ? 0x358 : EMITTED_PARAMETERS == 0x210 ? 0x208 : 0x118;
     switch (at) {
         case NEWER ? 0x360 : 0x0: return view.shape.x;
         case NEWER ? 0x364 : 0x4: return view.shape.y;
@@ -47,8 +48,8 @@ inline uint32_t parameter(uint32_t at, const unsigned char* parameters) {
         // The stack's address, which kernels load and do not use.
         case NEWER ? 0x37c : 0x28: return 0;
         // Descriptors of memory.
-        case NEWER ? 0x358 : EMITTED_PARAMETERS - 0x8: return 0;
-        case NEWER ? 0x35c : EMITTED_PARAMETERS - 0x4: return 0;
+        case DESCRIPTORS: return 0;
+        case DESCRIPTORS + 4: return 0;
         default: never();
     }
 }

@@ -48,6 +48,19 @@ KERNEL(warp_shift, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missing
     to[t] = tile[t ^ 1];
 }
 
+// Blocks hand a counter on: each reads it until it has the block's number, as machine code does at a grid barrier. With
+// `missing` 1 they wait for a number that no block writes.
+KERNEL(hand_on, 64, 1, (uint32_t* counter, uint32_t* to, uint32_t missing)) {
+    const uint32_t wanted = missing == 1 ? gridDim.x : blockIdx.x;
+    if (threadIdx.x == 0) {
+        do emulation::spin();
+        while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) != wanted);
+        to[blockIdx.x] = wanted;
+        atomic_add(counter, 1);
+    }
+    block_barrier();
+}
+
 KERNEL(divergent_barrier, 256, 1, (uint32_t* words, uint32_t first)) {
     if (threadIdx.x >= first) block_barrier();
     words[threadIdx.x] = threadIdx.x;

@@ -186,6 +186,22 @@ fn a_missing_grid_barrier_shows() {
 }
 
 #[test]
+fn blocks_that_read_until_another_writes_take_turns() {
+    let run = |missing: u64, cooperative: bool| {
+        outcomes(|device, stream| {
+            let (counter, to) = (device.upload(&[0]), device.upload(&[9; 6]));
+            let shape = Shape::new(6, 64);
+            let shape = if cooperative { shape.cooperative() } else { shape };
+            stream.launch(device.function("hand_on")?, shape, &mut [counter, to, missing])?;
+            device.download(to, 6)
+        })
+    };
+    assert_right(&run(0, true), &[0, 1, 2, 3, 4, 5]);
+    assert_refused(&run(1, true), LAUNCH_FAILED, "blocks wait for each other without end");
+    assert_refused(&run(0, false), LAUNCH_FAILED, "not cooperative");
+}
+
+#[test]
 fn accesses_behind_the_end_show_without_a_sanitizer() {
     if under_address_sanitizer() {
         return;
