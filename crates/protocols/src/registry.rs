@@ -75,6 +75,12 @@ impl ProtocolParams {
         Self::choose(&self.delta_choice(), seed, records, record_bytes)
     }
 
+    /// Returns true if clients keep data for later look-ups: a hint that outlasts its version, or
+    /// registered evaluation keys.
+    pub fn clients_keep(&self) -> bool {
+        self.hint_lasts() || self.key_shape.is_some()
+    }
+
     /// Serialises the parameters as JSON. Equal parameters give equal bytes.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("parameters are plain data")
@@ -255,8 +261,11 @@ mod tests {
         for name in NAMES {
             for &keys in deliveries(name) {
                 let choice = Choice { protocol: name.into(), keys, ..Choice::default() };
-                let sizes = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap().sizes;
+                let params = ProtocolParams::choose(&choice, Seed::new([1; 32]), 300, 64).unwrap();
+                let sizes = params.sizes;
                 assert!(sizes.keys_bytes == 0 || sizes.hint_bytes == 0, "{name}");
+                let without_state = name.starts_with("dpf") || keys == KeyDelivery::PerQuery;
+                assert_eq!(params.clients_keep(), !without_state, "{name}");
             }
         }
     }

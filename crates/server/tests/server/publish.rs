@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient};
+use spirea_protocols::choice::KeyDelivery;
+use spirea_protocols::registry::Choice;
 use spirea_protocols::signature::{PrivateKey, PublicKey, Signature};
 use spirea_server::{Limits, ServeError, Server, ServerConfig, SignerError};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::new_key;
-use spirea_store::{BuildOptions, Overwrite, Repository, Silent, Snapshot};
+use spirea_store::{BuildOptions, Overwrite, Protocol, Repository, Silent, Snapshot};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
@@ -38,11 +40,19 @@ pub fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Sna
 
 /// Builds a snapshot of an edition with this number of rows.
 fn snapshot_of(rows: usize, folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
+    let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+    snapshot_under(choice, rows, folder, keyed, edition)
+}
+
+/// Builds a snapshot of an edition with this number of rows.
+fn snapshot_under(choice: Choice, rows: usize, folder: &Path, keyed: bool, edition: u32) -> Snapshot {
+    let protocol = &choice.protocol;
     let rows: String = (0..rows).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
     let out = folder.join(format!("{protocol}-{keyed}-{edition}"));
     let columns = columns(keyed.then_some("key"), &["value"]);
     let options = csv_options(&out, protocol, columns, &format!("key,value\n{rows}"));
-    try_build(&BuildOptions { name: Some("table".into()), ..options }).unwrap()
+    let protocol = Protocol::Named(choice);
+    try_build(&BuildOptions { name: Some("table".into()), protocol, ..options }).unwrap()
 }
 
 /// Creates a repository with one snapshot.
@@ -119,11 +129,19 @@ pub fn whole(snapshot: &Snapshot) -> Vec<u8> {
 
 #[test]
 fn changes_answer_when_their_publisher_is_told() {
-    // One protocol of each kind: with a hint at the client, with keys, and with plaintext
-    // polynomials.
-    for protocol in ["simple", "exppack-simple", "onion"] {
+    // One protocol of each kind: with a hint at the client, with keys that are registered or part
+    // of a query, and with plaintext polynomials.
+    let (registered, per_query) = (KeyDelivery::Registered, KeyDelivery::PerQuery);
+    let protocols = [
+        ("simple", registered),
+        ("exppack-simple", registered),
+        ("exppack-simple", per_query),
+        ("onion", registered),
+    ];
+    for (protocol, keys) in protocols {
         let folder = tempdir().unwrap();
-        let path = repository(folder.path(), &snapshot(folder.path(), protocol, true, 1));
+        let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
+        let path = repository(folder.path(), &snapshot_under(choice, ROWS, folder.path(), true, 1));
         let server = serve(&path);
         let mut client = client(&server, folder.path());
         let before = [Some(value(3, 1)), Some(value(4, 1)), None];
@@ -167,6 +185,29 @@ fn changes_answer_when_their_publisher_is_told() {
         let server = serve(&path);
         let mut client = self::client(&server, folder.path());
         assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
+    }
+}
+
+#[test]
+fn every_change_is_found_whether_clients_keep_keys_or_not() {
+    for keys in KeyDelivery::ALL {
+        let folder = tempdir().unwrap();
+        let choice = Choice { protocol: "exppack-simple".into(), keys, ..Choice::default() };
+        let path = repository(folder.path(), &snapshot_under(choice, ROWS, folder.path(), true, 1));
+        let server = serve(&path);
+        let mut client = client(&server, folder.path());
+        let mut expected = vec![None; 30];
+        for edition in 0..3 {
+            let rows: Vec<usize> = (edition..30).step_by(2).collect();
+            let text = |row: usize| format!("{edition} of {row} ").repeat(1 + 8 * row);
+            let line = |&row: &usize| format!("{{\"key\": \"new {row}\", \"value\": {:?}}}\n", text(row));
+            let lines: String = rows.iter().map(line).collect();
+            rows.iter().for_each(|&row| expected[row] = Some(text(row)));
+            published(&publish(&server, "changes", lines.as_bytes()));
+            let names: Vec<String> = (0..30).map(|row| format!("new {row}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            assert_eq!(ask(&mut client, &names), expected, "{keys:?}, edition {edition}");
+        }
     }
 }
 

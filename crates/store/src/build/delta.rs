@@ -6,9 +6,10 @@ use std::sync::Arc;
 use spirea_backend::{ProtocolBackend, Residence};
 use spirea_math::random::Seed;
 use spirea_protocols::keyword::{Bucket, Copies, EntryPlace, KeyHash, TAG_BYTES, entry_bytes};
+use spirea_protocols::layout::{self, Cut, Framing, Lengths, Loads, SPARSE, Widths};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
-use spirea_protocols::{PlaceSalt, Responder, Sizes, Table, TableKind, delta};
+use spirea_protocols::{PlaceSalt, ProtocolError, Responder, Sizes, Table, TableKind, delta};
 
 use super::draft::Draft;
 use super::draws::Draws;
@@ -18,9 +19,11 @@ use crate::files::write_entry;
 use crate::manifest::{CHANGES_FILE, MATRIX_FILE};
 use crate::{Changes, Progress, Snapshot, Statistics, StoreError, time};
 
-/// Number of a delta's records, bytes of their payloads, and the seed of its entries' places. While
-/// the base stays, sizes only grow, by powers of two, and entries keep their places while they fit,
-/// so that clients' keys and hints outlive most deltas.
+/// Number of a delta's records, bytes of their payloads, and the seed of its entries' places.
+///
+/// If clients keep keys or a hint, sizes only grow while the base stays, by powers of two, and
+/// entries keep their places while they fit, so that these keys and hints outlive most deltas.
+/// Otherwise, every delta is cut for its own entries ([`Buckets::cut`]).
 ///
 /// Contributors of keys know the places of the last delta. Keys aimed at one of its buckets do no
 /// harm while they fit; once they do not fit, the next delta has fresh places for all keys.
@@ -68,27 +71,13 @@ impl Shape {
         let others = (Self::ROOM_BYTES.saturating_sub(bytes) / mean).max(sizes.len() as u64);
         sizes.extend((0..others).map(|i| (place_of_another(&places, i), mean as usize)));
         let least = before.unwrap_or(Self { records: 1, payload_bytes: 1, places });
-        let (mut cheapest, mut refusal) = (None::<(f64, Self)>, None);
         // Up to four times as many buckets as entries: smaller buckets reduce every cost that grows
         // with the bucket size.
-        for power in 0..=sizes.len().ilog2() + 2 {
+        let candidates = (0..=sizes.len().ilog2() + 2).map(|power| {
             let records = (1 << power).max(least.records);
-            let shape = least.grown(proving, records, fullest(records, sizes.iter().copied()), places);
-            match protocol.of_delta(Seed::default(), records, shape.record_bytes(proving)) {
-                Err(error) => refusal = Some(error),
-                Ok(protocol) => {
-                    let cost = client_cost(&protocol);
-                    if cheapest.is_none_or(|(least, _)| cost < least) {
-                        cheapest = Some((cost, shape));
-                    }
-                }
-            }
-        }
-        match (cheapest, refusal) {
-            (Some((_, shape)), _) => Ok(shape),
-            (None, Some(error)) => Err(error.into()),
-            (None, None) => unreachable!("there is a candidate, taken or refused"),
-        }
+            least.grown(proving, records, fullest(records, sizes.iter().copied()), places)
+        });
+        cheapest(candidates, |shape| client_cost(protocol, shape.records, shape.record_bytes(proving)))
     }
 
     /// Returns the smallest shape of `records` records, no smaller than this one, in which a bucket
@@ -109,6 +98,88 @@ impl Shape {
     fn holds(&self, entries: &[Entry]) -> bool {
         let sizes = entries.iter().map(|entry| (entry.place(&self.places), entry.bytes()));
         fullest(self.records, sizes) <= self.payload_bytes
+    }
+}
+
+/// Buckets of a delta.
+struct Buckets {
+    shape: Shape,
+    /// Widths of the buckets; `None` if the buckets are equal.
+    widths: Option<Widths>,
+}
+
+impl Buckets {
+    /// Network bytes of a width, which every client downloads once for each version: base64.
+    const WIDTH_BYTES: f64 = 4.0 / 3.0;
+
+    /// Chooses the buckets of a delta with these entries.
+    ///
+    /// # Errors
+    /// The protocol's error if it has no such shape.
+    fn choose(
+        protocol: &ProtocolParams,
+        proving: Proving,
+        before: Option<Shape>,
+        entries: &[Entry],
+    ) -> Result<Self, StoreError> {
+        if protocol.clients_keep() {
+            let shape = Shape::choose(protocol, proving, before, entries)?;
+            return Ok(Self { shape, widths: None });
+        }
+        Self::cut(protocol, proving, entries)
+    }
+
+    /// Cuts full buckets for these entries alone, like those of a base, at fresh places. Among the
+    /// sizes of buckets that pad the entries at most [`SPARSE`] times, chooses the size with the
+    /// lowest cost for clients of the base's protocol; padding also costs the publisher time.
+    /// Contributors of keys cannot aim keys at a bucket, because nobody knows the places before the
+    /// entries are fixed.
+    ///
+    /// # Errors
+    /// The protocol's error if it has no such shape.
+    fn cut(protocol: &ProtocolParams, proving: Proving, entries: &[Entry]) -> Result<Self, StoreError> {
+        let framing = Framing::full(proving.bytes_of());
+        let lengths: Lengths = entries.iter().map(|entry| entry.value.len()).collect();
+        let cost = |shape: &layout::Shape| {
+            let widths = shape.buckets as f64 * Self::WIDTH_BYTES;
+            let cost = client_cost(protocol, shape.buckets, shape.record_bytes)?;
+            Ok((shape.growth > SPARSE, cost + widths))
+        };
+        let shape = cheapest(layout::Shape::candidates(&lengths, &framing), cost)?;
+        let places = Draws::System.places()?;
+        let mut loads = Loads::new(shape.units());
+        for entry in entries {
+            loads.add(entry.place(&places).part(shape.units()), entry.bytes());
+        }
+        let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
+        let shape = Shape { records: widths.count() as u64, payload_bytes, places };
+        Ok(Self { shape, widths: Some(widths) })
+    }
+}
+
+/// Returns the candidate with the lowest cost; the first of equal ones.
+///
+/// # Errors
+/// The last error of `cost` if it refuses all candidates.
+fn cheapest<C, O: PartialOrd>(
+    candidates: impl IntoIterator<Item = C>,
+    cost: impl Fn(&C) -> Result<O, ProtocolError>,
+) -> Result<C, StoreError> {
+    let (mut cheapest, mut refusal) = (None::<(O, C)>, None);
+    for candidate in candidates {
+        match cost(&candidate) {
+            Err(error) => refusal = Some(error),
+            Ok(cost) => {
+                if cheapest.as_ref().is_none_or(|(least, _)| cost < *least) {
+                    cheapest = Some((cost, candidate));
+                }
+            }
+        }
+    }
+    match (cheapest, refusal) {
+        (Some((_, candidate)), _) => Ok(candidate),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => unreachable!("there is a candidate, taken or refused"),
     }
 }
 
@@ -133,13 +204,17 @@ fn place_of_another(places: &PlaceSalt, i: u64) -> EntryPlace {
     EntryPlace::new(places, &tag)
 }
 
-/// Returns the cost of a delta for a client, in bytes over the network. A hint lasts until the next
-/// delta, which changes a part of it, so it is amortised over ten look-ups. Bytes that the server
-/// reads are weighted by the rate of a scan relative to a network.
-fn client_cost(protocol: &ProtocolParams) -> f64 {
+/// Returns the cost of a delta of these records for a client, in bytes over the network. A hint
+/// lasts until the next delta, which changes a part of it, so it is amortised over ten look-ups.
+/// Bytes that the server reads are weighted by the rate of a scan relative to a network.
+///
+/// # Errors
+/// That of [`ProtocolParams::of_delta`].
+fn client_cost(base: &ProtocolParams, records: u64, record_bytes: usize) -> Result<f64, ProtocolError> {
+    let protocol = base.of_delta(Seed::default(), records, record_bytes)?;
     let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = protocol.sizes;
     let read = protocol.matrix_bytes() + protocol.server_bytes;
-    (query_bytes + answer_bytes) as f64 + hint_bytes as f64 / 10.0 + read as f64 / 1700.0
+    Ok((query_bytes + answer_bytes) as f64 + hint_bytes as f64 / 10.0 + read as f64 / 1700.0)
 }
 
 struct Entry {
@@ -186,7 +261,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     }
     let proving = Proving::of(&base.manifest().table);
     let of_base = &base.manifest().protocol;
-    let shape = Shape::choose(of_base, proving, before, &entries)?;
+    let Buckets { shape, widths } = Buckets::choose(of_base, proving, before, &entries)?;
     let placed = |entry: Entry| (entry.place(&shape.places), entry);
     let mut entries: Vec<_> = entries.into_iter().map(placed).collect();
     entries.sort_unstable_by_key(|(place, entry)| (*place, entry.hash));
@@ -198,7 +273,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         salt,
         places: Some(shape.places),
         copies: Copies::One,
-        widths: None,
+        widths,
         rows_per_record: None,
         max_value_bytes: None,
         fields: base.manifest().table.fields.clone(),

@@ -6,6 +6,7 @@ mod changes;
 mod compression;
 mod copies;
 mod damage;
+mod deltas;
 mod duplicates;
 mod empty;
 mod faults;

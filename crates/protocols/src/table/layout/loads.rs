@@ -37,14 +37,14 @@ impl Loads {
 
     /// Cuts the units into buckets of `shape`, or into fewer and larger ones if there would be more
     /// than [`Framing::most_buckets`]. The buckets are filled evenly, to the smallest fill that
-    /// needs no more buckets than the shape has.
+    /// needs no more buckets than the shape has, or without free room the fewest.
     pub fn cut(&self, shape: &Shape, framing: &Framing) -> Cut {
         let fullest = u64::from(self.units.iter().copied().max().unwrap_or(0));
         let mut most = fullest.max((shape.payload_bytes - framing.head()) as u64);
         while self.widths(most).count() > framing.most_buckets() {
             most += most.div_ceil(8);
         }
-        let buckets = self.widths(most).count().max(shape.buckets as usize);
+        let buckets = self.widths(most).count().max(framing.least_buckets(shape));
         // Searches for the smallest fill that suffices: `most` suffices, and fills up to `more` do
         // not.
         let (mut fill, mut more) = (most, 0);
@@ -88,9 +88,8 @@ mod tests {
 
     /// Returns the units of entries with these lengths under the places of build number `build`,
     /// and their shape.
-    fn keyed(lengths: &[usize], build: u8) -> (Shape, Loads) {
-        let framing = Framing::keyed(|_| 0);
-        let shape = Shape::choose(&lengths.iter().copied().collect::<Lengths>(), &framing);
+    fn keyed(lengths: &[usize], framing: &Framing, build: u8) -> (Shape, Loads) {
+        let shape = Shape::choose(&lengths.iter().copied().collect::<Lengths>(), framing);
         let mut loads = Loads::new(shape.units());
         for (i, &bytes) in lengths.iter().enumerate() {
             let mut tag = [0; TAG_BYTES];
@@ -114,10 +113,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn every_bucket_fits_its_payload_and_every_unit_is_in_one(
-            lengths in proptest::collection::vec(prop_oneof![0usize..50, 0usize..5000, Just(100_000usize)], 1..800), build: u8,
+            lengths in proptest::collection::vec(prop_oneof![0usize..50, 0usize..5000, Just(100_000usize)], 1..800), build: u8, full: bool,
         ) {
-            let framing = Framing::keyed(|_| 0);
-            let (shape, loads) = keyed(&lengths, build);
+            let framing = if full { Framing::full(|_| 0) } else { Framing::keyed(|_| 0) };
+            let (shape, loads) = keyed(&lengths, &framing, build);
             let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
             prop_assert_eq!(widths.units(), loads.units());
             let buckets = filled(&loads, &widths);
@@ -125,6 +124,13 @@ mod tests {
             prop_assert_eq!(buckets.iter().sum::<u64>(), total as u64);
             prop_assert!(buckets.iter().all(|&bytes| bytes <= (payload_bytes - framing.head()) as u64));
             prop_assert!(payload_bytes >= framing.entry(*lengths.iter().max().unwrap()));
+            if full {
+                // Two neighbouring buckets do not fit into one, unless the first has the maximum
+                // width.
+                let most = (payload_bytes - framing.head()) as u64;
+                let wide = loads.units() / u64::from(u8::MAX);
+                prop_assert!(buckets.len() as u64 <= 2 * total as u64 / most + 1 + wide);
+            }
         }
     }
 
@@ -142,8 +148,8 @@ mod tests {
 
     #[test]
     fn room_is_left_for_one_percent_of_changes() {
-        let (shape, loads) = keyed(&[64; 1_000_000], 0);
         let framing = Framing::keyed(|_| 0);
+        let (shape, loads) = keyed(&[64; 1_000_000], &framing, 0);
         let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
         let (most, base) = ((payload_bytes - framing.head()) as u64, filled(&loads, &widths));
         let ends: Vec<_> = widths.ends().collect();

@@ -65,6 +65,8 @@ pub struct Framing {
     head: usize,
     entry: fn(usize) -> usize,
     proof: fn(u64) -> usize,
+    /// One byte in this number stays free; `None` if a bucket may be full.
+    room: Option<usize>,
     costs: Costs,
 }
 
@@ -72,7 +74,13 @@ impl Framing {
     /// Returns the framing of buckets of keyed entries. `proof` maps the number of records to the
     /// bytes of a proof.
     pub fn keyed(proof: fn(u64) -> usize) -> Self {
-        Self { head: Bucket::COUNT_BYTES, entry: entry_bytes, proof, costs: ONE_BUCKET }
+        Self { head: Bucket::COUNT_BYTES, entry: entry_bytes, proof, room: Some(ROOM), costs: ONE_BUCKET }
+    }
+
+    /// Returns the framing of buckets of keyed entries without free space, in as few buckets as
+    /// possible. It is for tables that are built anew for every change.
+    pub fn full(proof: fn(u64) -> usize) -> Self {
+        Self { room: None, ..Self::keyed(proof) }
     }
 
     /// Returns the framing of buckets of keyed entries with this number of copies. Several copies
@@ -88,7 +96,7 @@ impl Framing {
     /// Returns the framing of buckets of rows. `proof` maps the number of records to the bytes of a
     /// proof.
     pub fn of_rows(proof: fn(u64) -> usize) -> Self {
-        Self { head: 0, entry: Table::index_payload_bytes, proof, costs: ONE_BUCKET }
+        Self { head: 0, entry: Table::index_payload_bytes, ..Self::keyed(proof) }
     }
 
     /// Returns the maximum number of buckets with widths.
@@ -108,13 +116,20 @@ impl Framing {
 
     /// Returns the number of bytes of a payload whose entries have `fill` bytes.
     fn payload(&self, fill: usize) -> usize {
-        self.head + fill + fill.div_ceil(ROOM - 1)
+        self.head + fill + self.room.map_or(0, |room| fill.div_ceil(room - 1))
     }
 
     /// Returns the maximum bytes of entries whose [`payload`](Self::payload) has at most
     /// `payload_bytes` bytes.
     fn filled(&self, payload_bytes: usize) -> usize {
-        payload_bytes.saturating_sub(self.head) * (ROOM - 1) / ROOM
+        let bytes = payload_bytes.saturating_sub(self.head);
+        self.room.map_or(bytes, |room| bytes * (room - 1) / room)
+    }
+
+    /// Returns the minimum number of buckets of a table of this shape. With fewer buckets, less
+    /// than the room would stay free.
+    pub(super) fn least_buckets(&self, shape: &Shape) -> usize {
+        self.room.map_or(1, |_| shape.buckets as usize)
     }
 
     /// Returns the number of bytes of a record outside its payload, in a table of `records`
@@ -161,11 +176,19 @@ impl Shape {
     ///
     /// Without copies, the same shape serves every protocol. The cost favours small records, and
     /// records that fill units of 4096 bytes. Every size has a candidate that fills its unit.
+    pub fn choose(lengths: &Lengths, framing: &Framing) -> Self {
+        let candidates = Self::candidates(lengths, framing).into_iter();
+        let better = |best: Self, shape: Self| if shape.is_better(&best) { shape } else { best };
+        candidates.reduce(better).expect("everything in one bucket is a shape")
+    }
+
+    /// Returns shapes for values of these lengths, at least one, from many small buckets to a
+    /// single one.
     ///
     /// Buckets are filled in order, and a bucket ends when the next unit does not fit. The average
     /// loss at its end is half of the load of the unit in which a random byte lies: half of the
     /// loads' mean square over their mean.
-    pub fn choose(lengths: &Lengths, framing: &Framing) -> Self {
+    pub fn candidates(lengths: &Lengths, framing: &Framing) -> Vec<Self> {
         let sum = |of: fn(f64) -> f64| -> f64 {
             lengths.iter().map(|(bytes, count)| count as f64 * of(framing.entry(bytes) as f64)).sum()
         };
@@ -186,20 +209,16 @@ impl Shape {
             let room = (framing.costs.stored)(shape.record_bytes) - shape.record_bytes + shape.payload_bytes;
             of_fill((framing.filled(room) / longest * longest) as f64)
         };
-        let mut best = None::<Self>;
+        // A fill may turn out worse than on average, so some widths are reserved.
+        let fits = |shape: &Self| (shape.buckets as f64) < framing.most_buckets() as f64 * 0.9;
+        let mut candidates = Vec::new();
         for shape in fills.map(of_fill) {
-            for shape in [shape, fills_its_unit(&shape)] {
-                // A fill may turn out worse than on average, so some widths are reserved.
-                let fits = (shape.buckets as f64) < framing.most_buckets() as f64 * 0.9;
-                if fits && best.is_none_or(|best| shape.is_better(&best)) {
-                    best = Some(shape);
-                }
-            }
+            candidates.extend([shape, fills_its_unit(&shape)].into_iter().filter(fits));
             if shape.buckets == 1 {
                 break;
             }
         }
-        best.expect("everything in one bucket is a shape")
+        candidates
     }
 
     fn new(fill: usize, buckets: u64, total: f64, framing: &Framing) -> Self {
