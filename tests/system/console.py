@@ -40,8 +40,11 @@ def matches(expected, printed):
     return any(re.search(pattern, line) for line in printed.splitlines())
 
 
-def run_steps(commands, shell, folder, environment=None):
-    """Runs commands in a shell, whose arguments end with the option that takes a script. Their logs are in `folder`."""
+def run_steps(commands, shell, folder, environment=None, seconds=SECONDS):
+    """Runs commands in a shell, whose arguments end with the option that takes a script. Their logs are in `folder`.
+
+    All commands together have `seconds`.
+    """
     script = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     script += "".join(f"{command}\necho '{MARKER}'\n" for command, _ in commands)
     with subprocess.Popen(
@@ -54,11 +57,11 @@ def run_steps(commands, shell, folder, environment=None):
         start_new_session=True,
     ) as process:
         try:
-            output, errors = process.communicate(timeout=SECONDS)
+            output, errors = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, errors = process.communicate()
-            errors += f"\nit took longer than {SECONDS} s"
+            errors += f"\nit took longer than {seconds} s"
     printed = output.split(MARKER + "\n")
     # Adds the logs of servers that the document starts in the background.
     errors += "".join(f"\n{log.name}:\n{log.read_text()[-SHOWN:]}" for log in sorted(Path(folder).glob("*.log")))

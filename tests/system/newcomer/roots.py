@@ -8,14 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import debian
-from system.programs import run
+from system.programs import CARGO, ROOT, run
 
 # Folder of the newcomer, inside.
 HOME = "/home/newcomer"
+# Folder of cargo, inside.
+CARGO_HOME = "/cargo"
 # Libraries of glibc that a program for glibc 2.17 may ask for.
 GLIBC = ("ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1")
 
@@ -90,6 +92,24 @@ def equipped(folder):
         mounts += ["--ro-bind", "/usr/local", "/usr/local"]
     path = f"{python}/bin:/usr/bin:/bin"
     return Root(mounts, home, {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_UPDATE_NOTIFIER": "1"})
+
+
+def with_rust(root):
+    """Adds this machine's Rust, and the crates that it has downloaded, all of them read-only. Cargo unpacks them inside."""
+    toolchain = Path(run("rustc", "--print", "sysroot", cwd=ROOT).stdout.strip())
+    registry = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"), "registry")
+    # Downloads what is missing.
+    run(CARGO, "fetch", "--locked", "--quiet", cwd=ROOT)
+    # The linker `cc` is one of Debian's alternatives.
+    mounts = [*root.mounts, "--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
+    if not toolchain.is_relative_to("/usr"):
+        mounts += ["--ro-bind", str(toolchain), str(toolchain)]
+    for name in ("cache", "index"):
+        mounts += ["--ro-bind", str(registry / name), f"{CARGO_HOME}/registry/{name}"]
+    path = f"{toolchain}/bin:{root.variables['PATH']}"
+    # Builds take gigabytes, and the root's /tmp lies in memory.
+    cargo = {"CARGO_HOME": CARGO_HOME, "CARGO_NET_OFFLINE": "true", "TMPDIR": HOME}
+    return replace(root, mounts=mounts, variables={**root.variables, **cargo, "PATH": path})
 
 
 def installed_packages(root, *names):

@@ -9,7 +9,6 @@ import email
 import gzip
 import json
 import re
-import shutil
 import subprocess
 import tarfile
 import zipfile
@@ -18,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import spirea_report
-from system import console
 from system.newcomer import roots
+from system.newcomer.pages import SERVER, follow, installation, javascript, look_up, packed, with_archive
 from system.programs import run
 
 pytestmark = [pytest.mark.long, pytest.mark.needs("bwrap")]
@@ -30,43 +29,6 @@ DPKG = ("dpkg", "dpkg-deb", "dpkg-split", "diff", "ldconfig", "rm", "start-stop-
 LIMITS = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=1024:1024")
 # The most bytes of a release's files for one machine.
 MAX_COMMAND, MAX_ARCHIVE, MAX_IMAGE = 35_000_000, 12_000_000, 40_000_000
-INSTALLATION = re.compile(r"^## Install\n.*?^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-JAVASCRIPT = re.compile(r"^```js\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# A table and its server, for pages that have none.
-SERVER = """printf 'domain,verdict\\nexample.org,fine\\nexample.net,bad\\n' > domains.csv
-spirea build --quiet --input domains.csv --key domain --value verdict --out domains
-spirea serve domains --listen 127.0.0.1:7080 2> server.log &
-spirea get http://127.0.0.1:7080 domains example.net --wait 30"""
-
-
-def installation(page, name):
-    """Returns the line by which a page installs a file: sudo is for users other than root."""
-    lines = [line.split("#")[0].strip().removeprefix("sudo ") for line in INSTALLATION.search(page)[1].splitlines()]
-    found = [line for line in lines if any(Path(name).match(word) for word in line.split())]
-    assert len(found) == 1, f"{name}: {found}"
-    return found[0]
-
-
-def packed(archive, path):
-    """Returns a text within a tar archive."""
-    with tarfile.open(archive) as opened:
-        (member,) = [member for member in opened if Path(member.name).match(path)]
-        return opened.extractfile(member).read().decode()
-
-
-def follow(root, commands, page):
-    """Runs commands, and then those of a page, in a root."""
-    steps = [(command, []) for command in commands] + console.steps(page)
-    assert any(output for _, output in steps), "the page promises no output"
-    console.run_steps(steps, root.shell(), root.home)
-
-
-def with_archive(release, root):
-    """Unpacks the command for pages whose reader has a server elsewhere. Returns the line that puts it on the path."""
-    archive = release.find("spirea-*-{architecture}-linux.tar.xz")
-    shutil.unpack_archive(archive, root.home, filter="data")
-    (binaries,) = root.home.glob("spirea-*/bin")
-    return f'export PATH="{roots.HOME}/{binaries.relative_to(root.home)}:$PATH"'
 
 
 def test_archive(release, tmp_path, timed):
@@ -133,11 +95,8 @@ def test_npm_package(release, tmp_path, timed):
     root = roots.equipped(tmp_path)
     name = release.place("spirea-*[0-9].tgz", root.home)
     page = packed(root.home / name, "package/README.md")
-    (script,) = JAVASCRIPT.findall(page)
-    script = script.replace("https://pir.example.org", "http://127.0.0.1:7080")
-    (root.home / "look-up.mjs").write_text(script, encoding="utf-8")
-    commands = [f"npm install --silent ./{name}", with_archive(release, root), SERVER]
-    console.run_steps([*((each, []) for each in commands), ("node look-up.mjs", ["bad"])], root.shell(), root.home)
+    (root.home / "look-up.mjs").write_text(javascript(page), encoding="utf-8")
+    look_up(root, [f"npm install --silent ./{name}", with_archive(release, root), SERVER], "node look-up.mjs")
     timed()
 
 
