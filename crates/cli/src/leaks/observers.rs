@@ -188,7 +188,13 @@ impl Subject<'_> {
             manifest.table.fields.join(", ")
         )];
         if let Some(changes) = changes {
-            learns.push(format!("that {changes} values changed since the base was built"));
+            let spread = match manifest.protocol.clients_keep() {
+                true => "",
+                false => {
+                    ", and from the widths of the delta's buckets, which are public, how their bytes are spread over places"
+                }
+            };
+            learns.push(format!("that {changes} values changed since the base was built{spread}"));
         }
         let neighbours = match manifest.table.kind {
             TableKind::Keyword => {
