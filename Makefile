@@ -38,7 +38,7 @@ release: | check-rust
 .PHONY: test-newcomer
 test-newcomer: RELEASE = --target $(shell uname -m)
 test-newcomer: release target/venv/installed
-	SPIREA_CONFORMANCE=long $(PYTEST) $(addprefix tests/system/newcomer/test_,newcomer.py sources.py)
+	SPIREA_CONFORMANCE=long $(PYTEST) $(addprefix tests/system/newcomer/test_,newcomer.py page.py sources.py)
 
 # Runs the commands of a release for aarch64 up to the first look-up, under QEMU's emulation.
 .PHONY: test-newcomer-aarch64

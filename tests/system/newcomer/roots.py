@@ -18,6 +18,8 @@ from system.programs import CARGO, ROOT, run
 HOME = "/home/newcomer"
 # Folder of cargo, inside.
 CARGO_HOME = "/cargo"
+# Folder of the tools that the checkout locks, inside.
+TOOLS = "/tools"
 # Libraries of glibc that a program for glibc 2.17 may ask for.
 GLIBC = ("ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1")
 
@@ -110,6 +112,14 @@ def with_rust(root):
     # Builds take gigabytes, and the root's /tmp lies in memory.
     cargo = {"CARGO_HOME": CARGO_HOME, "CARGO_NET_OFFLINE": "true", "TMPDIR": HOME}
     return replace(root, mounts=mounts, variables={**root.variables, **cargo, "PATH": path})
+
+
+def with_browser(root, packages, driver):
+    """Adds the settings of this machine's Chromium, npm packages, and a program that drives the browser by them: read-only."""
+    mounts = ["--ro-bind", str(packages), f"{TOOLS}/node_modules", "--ro-bind", str(driver), f"{TOOLS}/{driver.name}"]
+    for name in ("/etc/chromium.d", "/etc/fonts"):
+        mounts += ["--ro-bind-try", name, name]
+    return replace(root, mounts=[*root.mounts, *mounts])
 
 
 def installed_packages(root, *names):
