@@ -5,6 +5,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use spirea_protocols::FileHash;
 use spirea_protocols::signature::{Pin, PublicKey};
@@ -139,9 +140,7 @@ impl HintCache for FileCache {
         if former.as_deref() == Some(hash.as_str()) {
             return Ok(());
         }
-        let (path, fresh) = (self.last_path(slot), self.path(part, "last"));
-        write(&fresh, &hash).map_err(failed(&fresh, "write"))?;
-        fs::rename(&fresh, &path).map_err(failed(&path, "rename"))?;
+        replace(&self.last_path(slot), &hash)?;
         for extension in ["hint", "part", "lock"] {
             former.iter().try_for_each(|former| remove(&self.path_of(former, extension)))?;
         }
@@ -157,11 +156,18 @@ impl HintCache for FileCache {
         if self.seen(database, &pin.key) >= pin.sequence {
             return Ok(());
         }
-        let path = self.pin_path(database, &pin.key);
-        let fresh = path.with_extension(std::process::id().to_string());
-        write(&fresh, &pin.sequence.to_string()).map_err(failed(&fresh, "write"))?;
-        fs::rename(&fresh, &path).map_err(failed(&path, "rename"))
+        replace(&self.pin_path(database, &pin.key), &pin.sequence.to_string())
     }
+}
+
+/// Replaces a file's text at once. Other processes and threads may replace it at the same time, so
+/// each writes a file of its own first.
+fn replace(path: &Path, text: &str) -> Result<(), ClientError> {
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let fresh = path.with_extension(format!("{}-{number}", std::process::id()));
+    write(&fresh, text).map_err(failed(&fresh, "write"))?;
+    fs::rename(&fresh, path).map_err(failed(path, "rename"))
 }
 
 fn read(file: File, path: &Path, part: &PartDescription) -> Result<Hint, ClientError> {
