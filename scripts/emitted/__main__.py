@@ -10,7 +10,7 @@ results with the processor's, by `spirea gpu check`, for each architecture. `fau
 after another, and fails unless each is detected.
 
 --only translates these sources alone, for checks that need no others. The default of --spirea is the program of the tests,
-target/debug/spirea. The default of --arch has one architecture of each kind: 86 and 89 run the instructions of 80.
+target/debug/spirea. The default of --arch leaves out 86 and 89, which differ little from 80.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def check(options):
     """Checks the machine code of each architecture; that of the first in all orders of threads."""
     wrong = []
     for architecture in options.arch:
-        driver = build.library(build.sources(architecture, options.only), build.FOLDER / architecture)
+        driver = build.linked(build.sources(architecture, options.only), build.FOLDER / architecture)
         for order in ORDERS if architecture == options.arch[0] else ORDERS[:1]:
             code, lines = checked(options.spirea, driver, architecture, order, options.filter)
             print(f"sm_{architecture}, threads {order}: {lines[-1] if lines else 'no output'}", flush=True)
@@ -63,7 +63,7 @@ def find_faults(options):
     for number, fault in enumerate(faults.FAULTS):
         folder = build.FOLDER / f"fault-{number}"
         planted = build.translated(fault.source, architecture, folder, fault.planted)
-        driver = build.library([planted if path.stem == fault.source else path for path in files], folder)
+        driver = build.linked([planted if path.stem == fault.source else path for path in files], folder)
         found = [order for order in ORDERS if checked(options.spirea, driver, architecture, order, fault.check)[0]]
         print(f"{fault.kernel}: {fault.about}: {', '.join(found) or 'NOT DETECTED'}", flush=True)
         if not found:

@@ -83,7 +83,7 @@ def compiled(source, flags, folder):
     return made
 
 
-def library(files, folder):
+def linked(files, folder):
     """Compiles and links a driver with the kernels of translated files. Returns its path."""
     units = [(path, ["-O3"]) for path in RUNTIME] + [(path, GENERATED) for path in files]
     # The longest first.

@@ -8,7 +8,7 @@ an operation needs all lanes.
 import re
 import struct
 
-from emitted.operands import PREDICATE, Refusal
+from emitted.operands import NUMBER, PREDICATE, Refusal
 
 MEANINGS = {}
 COMPARISONS = {"GE": ">=", "GT": ">", "LE": "<=", "LT": "<", "NE": "!=", "EQ": "=="}
@@ -137,7 +137,9 @@ def multiply_add_wide(o, i):
     """A product of two words and a pair of words. `HI` keeps the high word of the sum."""
     to, rest = i.operands[0], i.operands[1:]
     carries, (a, b, c) = carried(rest)
-    assert not any(factor.startswith("-R") for factor in (a, b)) and len(carries) <= 1
+    assert len(carries) <= 1
+    # A factor has no sign of its own here: its complement would lack the upper word.
+    assert all(NUMBER.fullmatch(factor) or factor[0] not in "-~" for factor in (a, b))
     function = "emitted::product" if "U32" in i.modifiers else "emitted::signed_product"
     told = [o.set_predicate(carry, "sum < addend") for carry in carries]
     last = o.set(to, "uint32_t(sum >> 32)") if "HI" in i.modifiers else o.set_wide(to, "sum")
@@ -458,7 +460,7 @@ def load_matrices(o, i):
     return f"uint32_t words[4]; emitted::load_matrices(words, {o.address(place, 16)}); {o.set_words(to, 'words', 4)}"
 
 
-# What lanes do together.
+# Operations of several lanes.
 
 
 @means("NOP")

@@ -237,3 +237,25 @@ impl Drop for Begun {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_file_may_be_replaced_by_several_clients_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        thread::scope(|scope| {
+            for client in 0..8 {
+                let path = &path;
+                scope.spawn(move || (0..200).for_each(|_| replace(path, &client.to_string()).unwrap()));
+            }
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        assert!((0..8).any(|client| text == client.to_string()), "{text}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    }
+}

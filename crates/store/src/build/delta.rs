@@ -209,7 +209,7 @@ fn place_of_another(places: &PlaceSalt, i: u64) -> EntryPlace {
 /// Bytes that the server reads are weighted by the rate of a scan relative to a network.
 ///
 /// # Errors
-/// That of [`ProtocolParams::of_delta`].
+/// The error of [`ProtocolParams::of_delta`].
 fn client_cost(base: &ProtocolParams, records: u64, record_bytes: usize) -> Result<f64, ProtocolError> {
     let protocol = base.of_delta(Seed::default(), records, record_bytes)?;
     let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = protocol.sizes;

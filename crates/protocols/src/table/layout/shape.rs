@@ -126,8 +126,8 @@ impl Framing {
         self.room.map_or(bytes, |room| bytes * (room - 1) / room)
     }
 
-    /// Returns the minimum number of buckets of a table of this shape. With fewer buckets, less
-    /// than the room would stay free.
+    /// Returns the minimum number of buckets of a table of this shape. Fewer
+    /// buckets would leave less free space than the room.
     pub(super) fn least_buckets(&self, shape: &Shape) -> usize {
         self.room.map_or(1, |_| shape.buckets as usize)
     }
