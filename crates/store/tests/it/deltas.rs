@@ -121,8 +121,8 @@ fn every_change_is_found_where_queries_bring_their_keys() {
 /// room for as many entries again, in equal buckets, the matrix of 256-byte values took 5 to 6
 /// times the bytes.
 const GROWTH: f64 = 1.2;
-/// The limit of [`GROWTH`] for `exppack-simple`, whose records fill units of 4096 bytes. It does not
-/// count the columns up to which the protocol rounds a matrix.
+/// The limit for `exppack-simple` in place of [`GROWTH`]: its records fill units of 4096 bytes. The
+/// columns up to which the protocol rounds a matrix do not count.
 const GROWTH_IN_UNITS: f64 = 1.5;
 
 #[test]
