@@ -282,7 +282,7 @@ PARTS = [
         "avx512",
         "the AVX-512 kernels under an emulated processor, if this one lacks it",
         [system("avx512")],
-        needs=("environment",),
+        needs=("environment", "rust-build"),
         only_full=True,
     ),
     Part(

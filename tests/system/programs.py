@@ -1,5 +1,6 @@
 """Programs that the system tests run."""
 
+import json
 import os
 import re
 import subprocess
@@ -28,6 +29,25 @@ def run(*command, **options):
 def cargo(*arguments, **environment):
     """Runs cargo in the workspace, which must succeed. Returns its output."""
     return run(CARGO, *arguments, cwd=ROOT, env={**os.environ, **environment}).stdout
+
+
+def cargo_messages(**environment):
+    """Builds the workspace's tests, unless they are built. Returns cargo's messages about what it built.
+
+    It builds all packages: a build of one package has other features, and would compile everything again.
+    """
+    command = ("test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics")
+    return [json.loads(line) for line in cargo(*command, **environment).splitlines()]
+
+
+def rust_tests(messages, folder):
+    """Returns the test programs of the packages in a folder, by name."""
+    return {
+        message["target"]["name"]: message["executable"]
+        for message in messages
+        if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]
+        if Path(message["manifest_path"]).is_relative_to(ROOT / folder)
+    }
 
 
 def target_folder():

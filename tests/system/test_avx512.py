@@ -1,26 +1,32 @@
 """Tests of the CPU backend's AVX-512 path, on an emulated processor with AVX-512.
 
-A processor with AVX-512 runs them with all other tests. Elsewhere the tests are built as static programs for the emulator. The
-results are exact; the timings mean nothing.
+A processor with AVX-512 runs them with all other tests. The results are exact; the timings mean nothing.
 """
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from system.programs import ROOT, cargo, run, target_folder
+from system.programs import ROOT, cargo_messages, run, rust_tests
 
-# Each entry has the program, the number of cases, and the tests. The emulator runs about 30 million instructions per second,
-# so there are only a few cases of each property, and for some modules only tests whose cases cover every kernel.
-RUNS = {
-    "aes": ("spirea_cpu", 4, ["aes_expands"]),
-    "folds": ("it", 4, ["scalar_fold::", "module_fold::"]),
-    "rings": ("it", 6, ["ring::random_pipelines"]),
-    "shares": ("it", 4, ["share_fold::any_shape", "share_fold::every_function"]),
+# Tests of each program, as few as reach every kernel: the emulator runs about 30 million instructions per second. The long
+# form adds tests, and has more cases of each property.
+CHOSEN = {
+    "spirea_cpu": ["aes_expands"],
+    "it": [
+        "scalar_fold::every_batch",
+        "scalar_fold::random_shapes",
+        "module_fold::random_shapes",
+        "module_fold::the_largest_integers",
+        "ring::random_pipelines",
+        "share_fold::any_shape",
+        "share_fold::every_function",
+    ],
 }
-TARGET = target_folder() / "avx512"
+LONG = {"it": ["scalar_fold::", "module_fold::"]}
+IS_LONG = os.environ.get("SPIREA_CONFORMANCE") == "long"
+CASES, SECONDS = (6, 3600) if IS_LONG else (3, 1200)
 
 
 def has_avx512():
@@ -35,21 +41,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def programs():
-    """Static test programs, by name."""
-    built = cargo(
-        *("test", "--locked", "--release", "--package", "spirea-cpu", "--test", "it", "--lib", "--no-run"),
-        *("--target", "x86_64-unknown-linux-gnu", "--message-format", "json-render-diagnostics"),
-        CARGO_TARGET_DIR=str(TARGET),
-        RUSTFLAGS="-C target-feature=+crt-static",
-    )
-    messages = [message for message in map(json.loads, built.splitlines()) if message.get("executable")]
-    return {message["target"]["name"]: message["executable"] for message in messages}
+    return rust_tests(cargo_messages(), "crates/cpu")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_program(programs, name):
-    program, cases, chosen = RUNS[name]
-    environment = os.environ | {"SPIREA_PROPERTY_CASES": str(cases), "AVX512_EMULATED_TIMEOUT": "600"}
+    environment = os.environ | {"SPIREA_PROPERTY_CASES": str(CASES), "AVX512_EMULATED_TIMEOUT": str(SECONDS)}
     emulated = ROOT / "scripts/avx512-emulated.sh"
-    said = run(emulated, programs[program], "--test-threads", "1", *chosen, env=environment).stdout
+    chosen = CHOSEN[name] + (LONG.get(name, []) if IS_LONG else [])
+    said = run(emulated, programs[name], "--test-threads", "1", *chosen, env=environment).stdout
     assert "test result: ok." in said and " 0 passed" not in said, said

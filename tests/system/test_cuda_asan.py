@@ -7,7 +7,6 @@ default is g++.
 
 import ctypes
 import functools
-import json
 import os
 import tomllib
 from pathlib import Path
@@ -16,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import spirea_report
-from system.programs import ROOT, cargo, run
+from system.programs import ROOT, cargo_messages, run, rust_tests
 
 ORDERS = ["forward", "reversed", "shuffled"]
 CHOSEN = tomllib.loads(Path(__file__).with_name("cuda_asan.toml").read_text(encoding="utf-8"))
@@ -27,16 +26,13 @@ pytestmark = [] if "CXX" in os.environ else pytest.mark.needs("g++")
 @pytest.fixture(scope="module")
 def built():
     """Test programs of spirea-cuda, by name, and the folder of the emulation's libraries."""
-    # Builds all packages, like the other tests: a build of one package has other features, and would compile everything again.
-    command = ("test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics")
-    programs, libraries = {}, None
-    for message in map(json.loads, cargo(*command, SPIREA_EMULATION_ASAN="1").splitlines()):
-        if message["reason"] == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
-            if "crates/cuda" in message["target"]["src_path"]:
-                programs[message["target"]["name"]] = message["executable"]
-        elif message["reason"] == "build-script-executed" and "cuda/emulation" in message["package_id"]:
-            libraries = Path(message["out_dir"])
-    return SimpleNamespace(programs=programs, libraries=libraries)
+    messages = cargo_messages(SPIREA_EMULATION_ASAN="1")
+    [libraries] = [
+        Path(message["out_dir"])
+        for message in messages
+        if message["reason"] == "build-script-executed" and "cuda/emulation" in message["package_id"]
+    ]
+    return SimpleNamespace(programs=rust_tests(messages, "crates/cuda"), libraries=libraries)
 
 
 def runtime_library(name):

@@ -33,6 +33,10 @@ const SLICES_BYTES: usize = 8 << 10;
 /// too few outstanding lines.
 const NEXT_BYTES: usize = 24 << 10;
 
+/// Mirror matrix, with only bit 7 - k set in byte k. As the second matrix of a product, it is the
+/// identity, because [`BitLanes::multiply`] counts its bytes from the last.
+pub(super) const MIRROR: u64 = 0x0102_0408_1020_4080;
+
 /// One word for each byte of a stripe.
 type Slice = [u64; STRIPE];
 
@@ -78,7 +82,7 @@ pub(crate) trait BitLanes: Copy {
 
 /// Returns the place of the word of byte `byte` of a stripe: vectors interleave each half of a
 /// stripe by itself.
-const fn shuffled(byte: usize) -> usize {
+pub(super) const fn shuffled(byte: usize) -> usize {
     let (half, byte) = (byte / (STRIPE / 2), byte % (STRIPE / 2));
     byte / 2 * 4 + half * 2 + byte % 2
 }

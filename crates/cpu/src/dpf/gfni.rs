@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use bytemuck::Zeroable as _;
+use bytemuck::{Zeroable as _, bytes_of};
 
-use super::bits::{BitKernel, BitLanes, SIDE};
+use super::bits::{BitKernel, BitLanes, MIRROR, SIDE};
 use crate::isa::{Avx2, Avx512, compiled, operations};
 
 /// Proof that the machine has AVX2 and GFNI.
@@ -16,17 +16,27 @@ pub(crate) struct Gfni256(());
 pub(crate) struct Gfni512(());
 
 impl Gfni256 {
-    /// Returns the proof if the processor and the system support these instructions.
+    /// Returns the proof if the processor and the system support these instructions, and multiply
+    /// as they are defined.
     pub fn detect(_: Avx2) -> Option<Self> {
-        is_x86_feature_detected!("gfni").then_some(Self(()))
+        is_x86_feature_detected!("gfni").then_some(Self(())).filter(|&lanes| keeps_identity(lanes))
     }
 }
 
 impl Gfni512 {
-    /// Returns the proof if the processor and the system support these instructions.
+    /// Returns the proof if the processor and the system support these instructions, and multiply
+    /// as they are defined.
     pub fn detect(_: Avx512) -> Option<Self> {
-        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni")).then_some(Self(()))
+        let supported = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni");
+        supported.then_some(Self(())).filter(|&lanes| keeps_identity(lanes))
     }
+}
+
+/// Returns true if the product of any matrix and the identity is the matrix. The emulator Bochs 2.7
+/// gives the complement.
+fn keeps_identity(lanes: impl BitLanes) -> bool {
+    let matrix = lanes.splat(0x0123_4567_89ab_cdef);
+    bytes_of(&lanes.multiply(matrix, lanes.splat(MIRROR))) == bytes_of(&matrix)
 }
 
 impl BitLanes for Gfni256 {
@@ -134,15 +144,14 @@ fn interleave16(a: __m256i, b: __m256i) -> [__m256i; 2] {
     [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)]
 }
 
-/// Implements [`BitLanes::slice`]: multiplies a mirror matrix, with only bit 7 - k set in byte k,
-/// by each word of the rows. The product reverses the order of the rows, so they are interleaved in
-/// reverse order.
+/// Implements [`BitLanes::slice`]: multiplies the mirror matrix by each word of the rows. The
+/// product reverses the order of the rows, so they are interleaved in reverse order.
 #[inline]
 #[target_feature(enable = "avx2,gfni")]
 fn sliced(mut rows: [__m256i; SIDE]) -> [__m256i; SIDE] {
     rows.reverse();
     let mut words = interleaved(rows);
-    let mirror = _mm256_set1_epi64x(0x0102_0408_1020_4080);
+    let mirror = _mm256_set1_epi64x(MIRROR as i64);
     for words in &mut words {
         *words = _mm256_gf2p8affine_epi64_epi8::<0>(mirror, *words);
     }

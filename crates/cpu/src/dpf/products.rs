@@ -1,7 +1,7 @@
 //! The products of bit matrices of an instruction set.
 
 use super::bits::BitKernel;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", test))]
 use super::bits::BitLanes as _;
 #[cfg(target_arch = "x86_64")]
 use super::gfni::{Gfni256, Gfni512};
@@ -14,6 +14,9 @@ pub(crate) enum BitProducts {
     Avx2(Gfni256),
     #[cfg(target_arch = "x86_64")]
     Avx512(Gfni512),
+    /// The definition, on every machine.
+    #[cfg(test)]
+    Defined(super::tests::DefinedProducts),
 }
 
 impl BitProducts {
@@ -35,6 +38,8 @@ impl BitProducts {
             Self::Avx2(lanes) => lanes.run(kernel),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(lanes) => lanes.run(kernel),
+            #[cfg(test)]
+            Self::Defined(lanes) => lanes.run(kernel),
         }
     }
 }
