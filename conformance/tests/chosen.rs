@@ -62,7 +62,7 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     let registered = NAMES.map(|protocol| (protocol, KeyDelivery::Registered));
     let brought = BROUGHT.map(|protocol| (protocol, KeyDelivery::PerQuery));
     for (protocol, keys) in registered.into_iter().chain(brought) {
-        if !is_drawn("extreme databases", &NAMES, Count { short: 4, full: 6 }, protocol) {
+        if !is_drawn("extreme databases", &NAMES, Count { short: 2, full: 4 }, protocol) {
             continue;
         }
         let record_bytes = if protocol.ends_with("double") { 3 } else { 900 };
@@ -102,7 +102,7 @@ fn extreme_databases_decode_under_every_parameter_set() {
     let names: Vec<String> = sets.iter().map(|set| format!("{set:?}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (&(protocol, keys, lwe, ring), name) in sets.iter().zip(&names) {
-        if !is_drawn("extreme databases under every set", &names, Count { short: 2, full: 10 }, name) {
+        if !is_drawn("extreme databases under every set", &names, Count { short: 2, full: 5 }, name) {
             continue;
         }
         let two_folds = protocol.ends_with("double");
@@ -201,7 +201,14 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
     let depths: &[u32] = if is_long() { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] } else { &[0, 1, 5, 9] };
     for &depth in depths {
         // The full form tests all four depths.
-        if !is_long() && !is_drawn("depths of signs", &["0", "1", "5", "9"], 2, &depth.to_string()) {
+        if !is_long()
+            && !is_drawn(
+                "depths of signs",
+                &["0", "1", "5", "9"],
+                Count { short: 1, full: 2 },
+                &depth.to_string(),
+            )
+        {
             continue;
         }
         // All bytes of a record are 0x7f or 0x80, depending on the parity of `depth` bits of its

@@ -4,7 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{ProtocolBackend, Residence, Strategy};
 use spirea_conformance::shards::divided;
-use spirea_conformance::{Content, is_drawn, is_long, look_ups_agree, setup, setup_prepared_by, with_grid};
+use spirea_conformance::{
+    Content, Count, is_drawn, is_long, look_ups_agree, setup, setup_prepared_by, with_grid,
+};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
@@ -50,7 +52,7 @@ macro_rules! agree {
     ($($test:ident: $protocol:literal, $records:literal, $bytes:literal, $look_ups:literal;)*) => {
         $(#[test]
         fn $test() {
-            if is_drawn("protocols on the emulated device", &NAMES, 3, $protocol) {
+            if is_drawn("protocols on the emulated device", &NAMES, Count { short: 3, full: 5 }, $protocol) {
                 let choice = named($protocol);
                 emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, $records, $bytes, $look_ups));
             }
@@ -140,7 +142,7 @@ fn shares_of_devices_answer_as_the_whole() {
     let mut rng = SecretRng::from_os().unwrap();
     const PROTOCOLS: [&str; 5] = ["simple", "double", "onion", "dpf-xor", "dpf-sum"];
     for protocol in PROTOCOLS {
-        if !is_drawn("shards of devices", &PROTOCOLS, 2, protocol) {
+        if !is_drawn("shards of devices", &PROTOCOLS, Count { short: 1, full: 2 }, protocol) {
             continue;
         }
         let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
@@ -174,7 +176,12 @@ fn a_share_is_divided_among_devices() {
         (Strategy::Gather, "dpf-xor"),
     ] {
         const STRATEGIES: [&str; 4] = ["exchange", "replicate", "aggregate", "gather"];
-        if !is_drawn("a shard on several devices", &STRATEGIES, 2, &strategy.to_string()) {
+        if !is_drawn(
+            "a shard on several devices",
+            &STRATEGIES,
+            Count { short: 1, full: 2 },
+            &strategy.to_string(),
+        ) {
             continue;
         }
         let database = divided(&CPU, &divisible(protocol), 1, &mut rng);

@@ -49,7 +49,7 @@ fn any_bytes_are_a_partial_that_combines_or_an_error() {
     let combiners = Combiner::all();
     let corpus: Vec<Vec<u8>> = combiners.iter().map(|combiner| combiner.partial().to_vec()).collect();
     let mut made = Inputs::new(2);
-    for _ in 0..inputs(400) {
+    for _ in 0..inputs(150) {
         let bytes = made.changed(&corpus);
         made.of(&combiners).check(&bytes);
     }

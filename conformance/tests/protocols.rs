@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
-    Content, Setup, is_drawn, is_long, look_ups_agree, malformed_queries_are_refused, queries_share_nothing,
-    records_decode, setup, slices, with_grid,
+    Content, Count, Setup, is_drawn, is_long, look_ups_agree, malformed_queries_are_refused,
+    queries_share_nothing, records_decode, setup, slices, with_grid,
 };
 use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
@@ -142,11 +142,17 @@ fn queries_that_bring_their_keys_decode() {
     for (protocol, shapes) in
         ONE_SHOT.into_iter().zip([[(20, 900), (3, 9000)], [(20, 2), (3, 11)], [(20, 900), (3, 9000)]])
     {
-        if !is_drawn("protocols of queries that bring their keys", &ONE_SHOT, 2, protocol) {
+        if !is_drawn(
+            "protocols of queries that bring their keys",
+            &ONE_SHOT,
+            Count { short: 1, full: 2 },
+            protocol,
+        ) {
             continue;
         }
         for ring in RINGS {
-            if !is_drawn("rings of queries that bring their keys", &RINGS, 1, ring) {
+            if !is_drawn("rings of queries that bring their keys", &RINGS, Count { short: 1, full: 2 }, ring)
+            {
                 continue;
             }
             for queries in QueryForm::ALL {
@@ -201,6 +207,7 @@ fn every_pseudorandom_function_decodes() {
 
 #[test]
 fn every_ring_set_decodes() {
+    const SETS: [&str; 5] = ["paper", "fast", "small", "onion-30", "onion-26"];
     for (protocol, ring) in [
         ("hybrid", "paper"),
         ("hybrid", "fast"),
@@ -208,7 +215,7 @@ fn every_ring_set_decodes() {
         ("onion", "onion-30"),
         ("onion", "onion-26"),
     ] {
-        if !is_drawn("ring sets", &["paper", "fast", "small", "onion-30", "onion-26"], 1, ring) {
+        if !is_drawn("ring sets", &SETS, Count { short: 1, full: 3 }, ring) {
             continue;
         }
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
@@ -231,7 +238,7 @@ fn conservative_sets_decode_as_the_definition_says() {
     ];
     let cases = shapes.map(|(protocol, ..)| protocol);
     for (protocol, records, record_bytes) in shapes {
-        if !is_drawn("conservative sets", &cases, 2, protocol) {
+        if !is_drawn("conservative sets", &cases, Count { short: 1, full: 3 }, protocol) {
             continue;
         }
         let choice =
@@ -285,7 +292,7 @@ mod random_records_of_large_databases {
         ($($test:ident: $protocol:literal),*) => {
             $(#[test]
             fn $test() {
-                if is_drawn("large databases", &NAMES, 2, $protocol) {
+                if is_drawn("large databases", &NAMES, Count { short: 2, full: 5 }, $protocol) {
                     decode($protocol);
                 }
             })*
@@ -306,7 +313,8 @@ mod random_records_of_large_databases {
 #[test]
 fn onion_decodes_at_the_limits_of_both_dimensions() {
     let wide = choose("onion", 1000, 16384);
-    let is_tested = |case| is_drawn("limits of onion", &["most columns", "most groups", "largest"], 1, case);
+    const CASES: [&str; 3] = ["most columns", "most groups", "largest"];
+    let is_tested = |case| is_drawn("limits of onion", &CASES, Count { short: 1, full: 2 }, case);
     if is_tested("most columns") {
         selects(&with_grid(&wide, &[("columns", 512), ("groups", 2)]));
     }
@@ -376,7 +384,7 @@ fn batches_of_many_clients_are_answered() {
     clients_share_a_batch(&choose("onion", 40, 4000), 3, 64);
     const PROTOCOLS: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
     for protocol in PROTOCOLS {
-        if !is_drawn("batches of many clients", &PROTOCOLS, 2, protocol) {
+        if !is_drawn("batches of many clients", &PROTOCOLS, Count { short: 1, full: 2 }, protocol) {
             continue;
         }
         let record_bytes = if protocol == "exppack-double" { 1 } else { 500 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirea_backend::{NaiveBackend, Residence};
 use spirea_conformance::shards::{Divided, divided};
-use spirea_conformance::{is_drawn, is_long, with_grid};
+use spirea_conformance::{Count, is_drawn, is_long, with_grid};
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_math::random::{SecretRng, Seed};
 use spirea_protocols::choice::KeyDelivery;
@@ -97,9 +97,9 @@ fn is_tested(protocol: &str) -> bool {
     const PACKING: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
     const OTHERS: [&str; 5] = ["simple", "double", "onion", "dpf-xor", "dpf-sum"];
     if PACKING.contains(&protocol) {
-        is_drawn("shards of protocols that pack", &PACKING, 1, protocol)
+        is_drawn("shards of protocols that pack", &PACKING, Count { short: 1, full: 2 }, protocol)
     } else {
-        is_drawn("shards of other protocols", &OTHERS, 1, protocol)
+        is_drawn("shards of other protocols", &OTHERS, Count { short: 1, full: 3 }, protocol)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use spirea_conformance::is_drawn;
+use spirea_conformance::{Count, is_drawn};
 use spirea_protocols::registry::NAMES;
 use tempfile::TempDir;
 
@@ -118,8 +118,8 @@ fn every_protocol_looks_up_keys_and_indices() {
     let needs_two = |name: &str| name.starts_with("dpf-");
     let (of_two, of_one): (Vec<_>, Vec<_>) = NAMES.into_iter().partition(|name| needs_two(name));
     let is_tested = |name: &str| match needs_two(name) {
-        true => is_drawn("commands with two servers", &of_two, 1, name),
-        false => is_drawn("commands with one server", &of_one, 3, name),
+        true => is_drawn("commands with two servers", &of_two, Count { short: 1, full: 1 }, name),
+        false => is_drawn("commands with one server", &of_one, Count { short: 2, full: 4 }, name),
     };
     let protocols: Vec<_> = NAMES.into_iter().filter(|name| is_tested(name)).collect();
     // Values of 0 to 99 bytes.
@@ -134,7 +134,9 @@ fn every_protocol_looks_up_keys_and_indices() {
     // In a table by position, a value is found in its record by another method than in a keyed
     // table. The method does not depend on the protocol, so one protocol of each kind suffices.
     const KINDS: [&str; 4] = ["simple", "exppack-simple", "onion", "dpf-xor"];
-    let kinds = KINDS.into_iter().filter(|kind| is_drawn("commands with lists", &KINDS, 2, kind));
+    let kinds = KINDS
+        .into_iter()
+        .filter(|kind| is_drawn("commands with lists", &KINDS, Count { short: 1, full: 2 }, kind));
     let lists: Vec<_> = kinds.map(|protocol| (protocol, format!("{protocol}-list"))).collect();
     protocols.iter().for_each(|protocol| build(protocol, &["--key", "key", "--out", protocol]));
     lists.iter().for_each(|(protocol, list)| build(protocol, &["--out", list]));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use spirea_conformance::is_drawn;
+use spirea_conformance::{Count, is_drawn};
 use spirea_cuda_emulation::LIBRARY;
 use spirea_specimens::program::{objects, text};
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ fn a_device_that_there_is_not_is_named() {
 
 #[test]
 fn an_emulated_device_passes_every_check() {
-    if !is_drawn(COMMANDS, &["check", "bench"], 1, "check") {
+    if !is_drawn(COMMANDS, &["check", "bench"], Count { short: 1, full: 1 }, "check") {
         return;
     }
     let folder = TempDir::new().unwrap();

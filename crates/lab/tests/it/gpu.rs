@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use spirea_conformance::is_drawn;
+use spirea_conformance::{Count, is_drawn};
 use spirea_cuda_emulation::LIBRARY;
 use spirea_specimens::program::{objects, text};
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ fn without_a_driver_the_benchmark_says_so_and_exits_with_3() {
 
 #[test]
 fn an_emulated_device_is_measured_and_the_results_are_drawn() {
-    if !is_drawn(COMMANDS, &["check", "bench"], 1, "bench") {
+    if !is_drawn(COMMANDS, &["check", "bench"], Count { short: 1, full: 1 }, "bench") {
         return;
     }
     let folder = TempDir::new().unwrap();

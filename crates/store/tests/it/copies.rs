@@ -96,7 +96,7 @@ fn entries_lie_in_three_buckets_and_lists_of_keys_are_brought() {
         assert_eq!(snapshot.manifest().protocol.bins, bins);
         assert!(snapshot.manifest().table.widths.is_some() && snapshot.manifest().padding() < 1.5);
         holds(&snapshot, &content);
-        fetches(&snapshot, &content, wanted, if protocol == "dpf-xor" { 20 } else { 3 });
+        fetches(&snapshot, &content, wanted, if protocol == "dpf-xor" { 20 } else { 1 });
         let mut lookups = LookUps::new(&snapshot);
         assert_eq!(lookups.key(&key(39)).unwrap().as_ref(), content.get(&key(39)));
         assert_eq!(lookups.key(b"absent").unwrap(), None);

@@ -74,7 +74,7 @@ fn block(rng: &mut SecretRng, number: usize, entries: usize, count: usize) -> Mo
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn every_change_is_found_whatever_the_lengths(
         lengths in proptest::collection::vec(
@@ -113,7 +113,7 @@ fn every_change_is_found_where_queries_bring_their_keys() {
         let mut rng = SecretRng::deterministic_for_tests(1);
         let repository = repository(folder.path(), per_query(protocol), Proving::Include);
         let model = block(&mut rng, 0, entries, value_bytes);
-        check(&publish(&repository, &model), &model, entries / 5);
+        check(&publish(&repository, &model), &model, entries / 2);
     }
 }
 
