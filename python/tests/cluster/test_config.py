@@ -138,7 +138,7 @@ LINES = st.lists(st.tuples(st.sampled_from(KEYS), st.one_of(st.sampled_from(VALU
 
 @given(st.sampled_from([LEAST, EVERY_KEY]), LINES, st.sampled_from(["", "  ", "    "]))
 @example("", [("name", "[" * 3000)], "")
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_a_configuration_or_an_error_with_its_place(tmp_path, document, lines, indent):
     for key, value in lines:
         # Replaces the value of a key, or adds the key behind the last section.
