@@ -13,6 +13,8 @@ mod avx512;
 mod bits;
 #[cfg(target_arch = "x86_64")]
 mod compiled;
+#[cfg(test)]
+mod defined;
 mod driver;
 mod evaluate;
 mod fold;

@@ -3,6 +3,8 @@
 use super::bits::BitKernel;
 #[cfg(any(target_arch = "x86_64", test))]
 use super::bits::BitLanes as _;
+#[cfg(test)]
+use super::defined::DefinedProducts;
 #[cfg(target_arch = "x86_64")]
 use super::gfni::{Gfni256, Gfni512};
 use crate::isa::Found;
@@ -16,7 +18,7 @@ pub(crate) enum BitProducts {
     Avx512(Gfni512),
     /// The definition, on every machine.
     #[cfg(test)]
-    Defined(super::tests::DefinedProducts),
+    Defined(DefinedProducts),
 }
 
 impl BitProducts {
