@@ -249,7 +249,7 @@ bench-web: demo-build
 # Tests whole clusters, with faults, on a real Ray of several nodes on this machine: docs/scale-out.md.
 .PHONY: test-cluster
 test-cluster: python-package $(VENV)/cluster-installed
-	CI_FULL=1 SPIREA_CLUSTER=long $(PYTEST) -s python/tests/cluster
+	CI_FULL=1 SPIREA_CLUSTER=long tests/contained.py $(PYTEST) -s python/tests/cluster
 
 # Tests of private embeddings that need torch, whose packages take some gigabytes, and the evaluation at full size.
 .PHONY: test-embeddings

@@ -47,6 +47,11 @@ def pytest(*arguments):
     return [PYTHON, "-m", "pytest", *arguments]
 
 
+def contained(command):
+    """Returns the command that runs a command with process numbers of its own."""
+    return ["python3", "tests/contained.py", *command]
+
+
 def system(*modules):
     """Returns the command that runs modules of tests/system."""
     return pytest(*(f"tests/system/test_{module}.py" for module in modules))
@@ -165,7 +170,8 @@ PARTS = [
     Part(
         "python",
         "the Python package, installed as its users do",
-        [system("package"), pytest("python/tests")],
+        # Both start clusters of Ray.
+        [contained(system("package")), contained(pytest("python/tests"))],
         needs=("environment", "rust-build"),
     ),
     Part(

@@ -8,6 +8,7 @@ import pytest
 
 import base
 import check
+import contained
 import parts
 import run
 import rust
@@ -41,6 +42,26 @@ def repository(tmp_path, monkeypatch):
         git(tmp_path, "add", "-A")
         git(tmp_path, "commit", "-qm", name)
     return tmp_path
+
+
+# Starts a process whose parent ends at once, waits until it has ended, and prints whether it was reaped.
+ORPHAN = """
+import os, subprocess, time
+said = subprocess.run(["sh", "-c", "sleep 0.1 >&- & echo $!"], stdout=subprocess.PIPE, text=True).stdout
+while os.path.exists(f"/proc/{said.strip()}"):
+    time.sleep(0.01)
+print(os.getpid())
+raise SystemExit(3)
+"""
+
+
+def test_command_with_process_numbers_of_its_own():
+    if not contained.may_contain():
+        pytest.skip("this user may make no namespace of process numbers")
+    command = [sys.executable, parts.ROOT / "tests/contained.py", sys.executable, "-c", ORPHAN]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert int(done.stdout) < 10, "numbers begin with 1"
 
 
 def test_without_a_base_nothing_is_known(repository):
