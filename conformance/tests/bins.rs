@@ -116,7 +116,7 @@ fn small() -> Vec<ProtocolParams> {
 #[test]
 fn every_record_of_small_tables() {
     let mut rng = SecretRng::from_os().unwrap();
-    for params in small().into_iter().chain(drawn("small tables in packed bins", Count { short: 1, full: 3 }))
+    for params in small().into_iter().chain(drawn("small tables in packed bins", Count { short: 1, full: 2 }))
     {
         assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
         let setup = setup(&cpu(), &params, Content::Random(3));

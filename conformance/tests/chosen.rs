@@ -62,7 +62,7 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     let registered = NAMES.map(|protocol| (protocol, KeyDelivery::Registered));
     let brought = BROUGHT.map(|protocol| (protocol, KeyDelivery::PerQuery));
     for (protocol, keys) in registered.into_iter().chain(brought) {
-        if !is_drawn("extreme databases", &NAMES, Count { short: 2, full: 4 }, protocol) {
+        if !is_drawn("extreme databases", &NAMES, Count { short: 2, full: 2 }, protocol) {
             continue;
         }
         let record_bytes = if protocol.ends_with("double") { 3 } else { 900 };
@@ -102,7 +102,7 @@ fn extreme_databases_decode_under_every_parameter_set() {
     let names: Vec<String> = sets.iter().map(|set| format!("{set:?}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (&(protocol, keys, lwe, ring), name) in sets.iter().zip(&names) {
-        if !is_drawn("extreme databases under every set", &names, Count { short: 2, full: 5 }, name) {
+        if !is_drawn("extreme databases under every set", &names, Count { short: 2, full: 3 }, name) {
             continue;
         }
         let two_folds = protocol.ends_with("double");

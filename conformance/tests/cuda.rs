@@ -52,7 +52,7 @@ macro_rules! agree {
     ($($test:ident: $protocol:literal, $records:literal, $bytes:literal, $look_ups:literal;)*) => {
         $(#[test]
         fn $test() {
-            if is_drawn("protocols on the emulated device", &NAMES, Count { short: 3, full: 5 }, $protocol) {
+            if is_drawn("protocols on the emulated device", &NAMES, Count { short: 2, full: 3 }, $protocol) {
                 let choice = named($protocol);
                 emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, $records, $bytes, $look_ups));
             }
@@ -142,7 +142,7 @@ fn shares_of_devices_answer_as_the_whole() {
     let mut rng = SecretRng::from_os().unwrap();
     const PROTOCOLS: [&str; 5] = ["simple", "double", "onion", "dpf-xor", "dpf-sum"];
     for protocol in PROTOCOLS {
-        if !is_drawn("shards of devices", &PROTOCOLS, Count { short: 1, full: 2 }, protocol) {
+        if !is_drawn("shards of devices", &PROTOCOLS, Count { short: 1, full: 1 }, protocol) {
             continue;
         }
         let database = divided(&CPU, &divisible(protocol), 1, &mut rng);
@@ -179,7 +179,7 @@ fn a_share_is_divided_among_devices() {
         if !is_drawn(
             "a shard on several devices",
             &STRATEGIES,
-            Count { short: 1, full: 2 },
+            Count { short: 1, full: 1 },
             &strategy.to_string(),
         ) {
             continue;

@@ -143,7 +143,7 @@ fn check(protocol: &str) {
     let names: Vec<String> = cases.iter().map(|case| format!("{case:?}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (case, name) in cases.iter().zip(&names).filter(|(case, _)| case.protocol == protocol) {
-        if !is_drawn("extreme databases at chosen shapes", &names, Count { short: 1, full: 2 }, name) {
+        if !is_drawn("extreme databases at chosen shapes", &names, Count { short: 1, full: 1 }, name) {
             continue;
         }
         for (piece, params) in case.pieces(&case.planned()) {

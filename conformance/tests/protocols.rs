@@ -151,7 +151,7 @@ fn queries_that_bring_their_keys_decode() {
             continue;
         }
         for ring in RINGS {
-            if !is_drawn("rings of queries that bring their keys", &RINGS, Count { short: 1, full: 2 }, ring)
+            if !is_drawn("rings of queries that bring their keys", &RINGS, Count { short: 1, full: 1 }, ring)
             {
                 continue;
             }
@@ -215,7 +215,7 @@ fn every_ring_set_decodes() {
         ("onion", "onion-30"),
         ("onion", "onion-26"),
     ] {
-        if !is_drawn("ring sets", &SETS, Count { short: 1, full: 3 }, ring) {
+        if !is_drawn("ring sets", &SETS, Count { short: 1, full: 2 }, ring) {
             continue;
         }
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };
@@ -238,7 +238,7 @@ fn conservative_sets_decode_as_the_definition_says() {
     ];
     let cases = shapes.map(|(protocol, ..)| protocol);
     for (protocol, records, record_bytes) in shapes {
-        if !is_drawn("conservative sets", &cases, Count { short: 1, full: 3 }, protocol) {
+        if !is_drawn("conservative sets", &cases, Count { short: 1, full: 2 }, protocol) {
             continue;
         }
         let choice =
@@ -292,7 +292,7 @@ mod random_records_of_large_databases {
         ($($test:ident: $protocol:literal),*) => {
             $(#[test]
             fn $test() {
-                if is_drawn("large databases", &NAMES, Count { short: 2, full: 5 }, $protocol) {
+                if is_drawn("large databases", &NAMES, Count { short: 2, full: 3 }, $protocol) {
                     decode($protocol);
                 }
             })*
@@ -314,7 +314,7 @@ mod random_records_of_large_databases {
 fn onion_decodes_at_the_limits_of_both_dimensions() {
     let wide = choose("onion", 1000, 16384);
     const CASES: [&str; 3] = ["most columns", "most groups", "largest"];
-    let is_tested = |case| is_drawn("limits of onion", &CASES, Count { short: 1, full: 2 }, case);
+    let is_tested = |case| is_drawn("limits of onion", &CASES, Count { short: 1, full: 1 }, case);
     if is_tested("most columns") {
         selects(&with_grid(&wide, &[("columns", 512), ("groups", 2)]));
     }
@@ -384,7 +384,7 @@ fn batches_of_many_clients_are_answered() {
     clients_share_a_batch(&choose("onion", 40, 4000), 3, 64);
     const PROTOCOLS: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
     for protocol in PROTOCOLS {
-        if !is_drawn("batches of many clients", &PROTOCOLS, Count { short: 1, full: 2 }, protocol) {
+        if !is_drawn("batches of many clients", &PROTOCOLS, Count { short: 1, full: 1 }, protocol) {
             continue;
         }
         let record_bytes = if protocol == "exppack-double" { 1 } else { 500 };

@@ -97,9 +97,9 @@ fn is_tested(protocol: &str) -> bool {
     const PACKING: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
     const OTHERS: [&str; 5] = ["simple", "double", "onion", "dpf-xor", "dpf-sum"];
     if PACKING.contains(&protocol) {
-        is_drawn("shards of protocols that pack", &PACKING, Count { short: 1, full: 2 }, protocol)
+        is_drawn("shards of protocols that pack", &PACKING, Count { short: 1, full: 1 }, protocol)
     } else {
-        is_drawn("shards of other protocols", &OTHERS, Count { short: 1, full: 3 }, protocol)
+        is_drawn("shards of other protocols", &OTHERS, Count { short: 1, full: 2 }, protocol)
     }
 }
 

@@ -20,7 +20,7 @@ CASES = {
     "chunks": (60, 3000, "n_4096_logq_27_28_28_logt_6", "hybrid", 1),
 }
 # Look-ups of each case: 10,002 in all in the long form.
-LOOK_UPS = 3334 if LONG else 1000 if FULL else 34
+LOOK_UPS = 3334 if LONG else 300 if FULL else 34
 
 
 @pytest.fixture(scope="module")

@@ -76,9 +76,13 @@ def test_statements_of_a_sum_with_carries():
     )
 
 
+# Each takes a minute of a processor.
+ARCHITECTURES = ["90a", *(pytest.param(other, marks=pytest.mark.long) for other in ("80", "120"))]
+
+
 @pytest.mark.needs("g++")
 @pytest.mark.full
-@pytest.mark.parametrize("architecture", ["80", "90a", "120"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_machine_code_of_the_self_tests_computes_rightly(spirea, architecture):
     command = [sys.executable, SCRIPT, "check", "--arch", architecture, "--only", SELF_TESTS, "--filter", "self-test"]
     done = subprocess.run([*command, "--spirea", spirea], capture_output=True, text=True, check=False)

@@ -5,7 +5,7 @@ use spirea_backend::{
     PanelLayout, ProtocolBackend, RING_DEGREE, Residence, RingBackend, RingMatrix, RowLayout, ShareFold,
     StoredFile, Strategy, SwitchedBits,
 };
-use spirea_conformance::{Form, is_drawn};
+use spirea_conformance::{Count, Form, is_drawn};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::DeviceGroup;
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
@@ -359,11 +359,11 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
 }
 
 /// Returns the groups for a test that takes seconds: strategies alternate between two numbers of
-/// devices. The short form of the tests draws one of the numbers; SPIREA_CONFORMANCE=long runs both
+/// devices. The short and the full form draw one of the numbers; SPIREA_CONFORMANCE=long runs both
 /// for each strategy.
 fn groups_in_turns(place: usize, devices: usize) -> impl Iterator<Item = DeviceGroup> {
     const PLACES: [&str; 2] = ["two devices", "four devices"];
-    let is_drawn = is_drawn("groups of devices", &PLACES, 1, PLACES[place]);
+    let is_drawn = is_drawn("groups of devices", &PLACES, Count { short: 1, full: 1 }, PLACES[place]);
     let chosen = move |i: usize| Form::of_environment() == Form::Long || is_drawn && i % 2 == place;
     groups(devices).enumerate().filter(move |&(i, _)| chosen(i)).map(|(_, group)| group)
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{BackendError, EvaluationKeys, RingBackend, SwitchedBits};
-use spirea_conformance::is_drawn;
+use spirea_conformance::{Count, is_drawn};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, Granularity};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
@@ -27,13 +27,18 @@ pub fn emulation() -> &'static Emulation {
 }
 
 /// Runs a test in every order with the shorter ring, which is fast. With other rings, runs it in
-/// one order, which differs between the sets: the kernels are the same for all. The short form of
-/// the tests draws one of the orders.
+/// one order, which differs between the sets: the kernels are the same for all. The short and the
+/// full form draw one of the orders.
 pub fn in_orders(ring: &Ring, mut test: impl FnMut()) {
     if ring.degree() == SHORT.degree() {
         return emulation().in_every_order(|| {
             let threads = format!("{:?}", emulation().config().threads);
-            if is_drawn("orders of threads", &["Forward", "Reversed", "Shuffled"], 1, &threads) {
+            if is_drawn(
+                "orders of threads",
+                &["Forward", "Reversed", "Shuffled"],
+                Count { short: 1, full: 1 },
+                &threads,
+            ) {
                 test();
             }
         });

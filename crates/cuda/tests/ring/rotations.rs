@@ -2,7 +2,7 @@
 //! sums of rotated products.
 
 use spirea_backend::{NaiveBackend, RingBackend};
-use spirea_conformance::is_drawn;
+use spirea_conformance::{Count, is_drawn};
 use spirea_cuda::CudaBackend;
 use spirea_lattice::rlwe::RingSet;
 use spirea_math::{Expansion, Gadget, Rotations};
@@ -80,7 +80,12 @@ fn packings_by_residues_agree() {
 fn packings_by_digits_agree() {
     const SETS: [RingSet; 3] = [RingSet::Brief, RingSet::Small, RingSet::Onion32];
     for set in SETS {
-        if !is_drawn("sets that pack by digits", &SETS.map(RingSet::name), 1, set.name()) {
+        if !is_drawn(
+            "sets that pack by digits",
+            &SETS.map(RingSet::name),
+            Count { short: 1, full: 1 },
+            set.name(),
+        ) {
             continue;
         }
         compare_packings(&[(&Case::of(set), Data::Random(2))], Rotations::new(4, 1, 1));

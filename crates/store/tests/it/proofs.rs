@@ -47,7 +47,7 @@ fn said(said: &str, row: u64) -> Option<Vec<u8>> {
 #[test]
 fn every_protocol_carries_proofs_and_another_table_s_records_fail_them() {
     for protocol in NAMES {
-        if !is_drawn("tables with proofs", &NAMES, Count { short: 3, full: 6 }, protocol) {
+        if !is_drawn("tables with proofs", &NAMES, Count { short: 3, full: 4 }, protocol) {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -145,7 +145,7 @@ fn sequence(protocol: &str, kind: TableKind, seed: u64) {
 #[test]
 fn versions_under_every_protocol_by_key() {
     for (seed, protocol) in (0..).zip(NAMES) {
-        if is_drawn("sequences of versions", &NAMES, Count { short: 2, full: 5 }, protocol) {
+        if is_drawn("sequences of versions", &NAMES, Count { short: 2, full: 3 }, protocol) {
             sequence(protocol, TableKind::Keyword, seed);
         }
     }
@@ -167,7 +167,7 @@ fn versions_by_position() {
 fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
     let mut rng = SecretRng::deterministic_for_tests(7);
     for protocol in NAMES {
-        if !is_drawn("compactions in place", &NAMES, Count { short: 2, full: 5 }, protocol) {
+        if !is_drawn("compactions in place", &NAMES, Count { short: 2, full: 3 }, protocol) {
             continue;
         }
         // The LWE set determines how a hint is patched, if clients hold one.
