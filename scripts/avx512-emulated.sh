@@ -32,7 +32,7 @@ if [ "${AVX512_EMULATED_FORCE:-0}" != 1 ] && grep -qw avx512_vnni /proc/cpuinfo;
     exec "$binary" "$@"
 fi
 linkage=$(LC_ALL=C ldd "$binary" 2>&1) || true # a static binary has no libraries, which ldd calls an error
-[[ $linkage != *"not found"* ]] || { say "$binary lacks libraries:" $linkage; exit 2; }
+[[ $linkage != *"not found"* ]] || { say "$binary lacks libraries: $linkage"; exit 2; }
 
 timeout=${AVX512_EMULATED_TIMEOUT:-900}
 cache=${AVX512_EMULATED_CACHE:-$(dirname "$0")/../target/avx512-emulated}
