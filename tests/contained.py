@@ -3,9 +3,9 @@
 
 usage: contained.py COMMAND...
 
-Five seconds after SIGTERM, Ray sends SIGKILL to the number of a worker's process. By then the number may be that of a thread
-of another test, whose process then dies. In a namespace, the number can only belong to the command's own processes. All of
-these end with the command.
+To end a worker, Ray sends SIGTERM to its process number, and SIGKILL five seconds later. By then the number may be that of a
+thread of another test, whose process would die. In a namespace, the number can only belong to the command's own processes.
+All of these end with the command.
 """
 
 import os

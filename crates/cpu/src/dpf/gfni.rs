@@ -16,24 +16,24 @@ pub(crate) struct Gfni256(());
 pub(crate) struct Gfni512(());
 
 impl Gfni256 {
-    /// Returns the proof if the processor and the system support these instructions, and multiply
-    /// as they are defined.
+    /// Returns the proof if the processor and the system support these instructions, and if their
+    /// products are right.
     pub fn detect(_: Avx2) -> Option<Self> {
         is_x86_feature_detected!("gfni").then_some(Self(())).filter(|&lanes| keeps_identity(lanes))
     }
 }
 
 impl Gfni512 {
-    /// Returns the proof if the processor and the system support these instructions, and multiply
-    /// as they are defined.
+    /// Returns the proof if the processor and the system support these instructions, and if their
+    /// products are right.
     pub fn detect(_: Avx512) -> Option<Self> {
         let supported = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni");
         supported.then_some(Self(())).filter(|&lanes| keeps_identity(lanes))
     }
 }
 
-/// Returns true if the product of any matrix and the identity is the matrix. The emulator Bochs 2.7
-/// gives the complement.
+/// Returns true if a matrix is unchanged by a product with the identity. In the emulator Bochs 2.7,
+/// the product is the complement.
 fn keeps_identity(lanes: impl BitLanes) -> bool {
     let matrix = lanes.splat(0x0123_4567_89ab_cdef);
     bytes_of(&lanes.multiply(matrix, lanes.splat(MIRROR))) == bytes_of(&matrix)
