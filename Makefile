@@ -40,9 +40,9 @@ test-newcomer: RELEASE = --target $(shell uname -m)
 test-newcomer: release target/venv/installed
 	SPIREA_CONFORMANCE=long $(PYTEST) $(addprefix tests/system/newcomer/test_,newcomer.py page.py sources.py)
 
-# Runs the commands of a release for aarch64 up to the first look-up, under QEMU's emulation.
+# Runs the files of a release for aarch64 up to the first look-up, under QEMU's emulation.
 .PHONY: test-newcomer-aarch64
-test-newcomer-aarch64: RELEASE = --target aarch64 --only archive debian image
+test-newcomer-aarch64: RELEASE = --target aarch64 --only archive debian wheel image
 test-newcomer-aarch64: release target/venv/installed
 	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/newcomer/test_aarch64.py
 

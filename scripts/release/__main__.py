@@ -19,6 +19,7 @@ allowed, for a trial.
 
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import archives
 import installation
 import sources
+import wheels
 from installation import File
 
 import reproducible
@@ -111,6 +113,10 @@ class Release:
         command = ["maturin", "build", "--profile", "dist", "--zig", "--target", triple, "--compatibility", tag]
         command += ["--out", out]
         subprocess.run(command, cwd=ROOT, env=self.environment(triple), check=True)
+        (wheel,) = out.glob(f"spirea-*_{triple.split('-')[0]}.whl")
+        found = json.loads(output(TOOLS / "bin/auditwheel", "show", "--json", wheel))["overall_tag"]
+        if not wheels.runs_with(found, GLIBC):
+            sys.exit(f"release: {wheel.name} needs {found}, not {tag}: see auditwheel show {wheel}")
 
     def source_distribution(self, out):
         say("packing the sources of the Python package")

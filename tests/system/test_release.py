@@ -22,6 +22,7 @@ import again
 import archives
 import installation
 import sources
+import wheels
 
 TIME = 1_700_000_000
 SCRIPT = ROOT / "scripts/release/installation.py"
@@ -128,6 +129,20 @@ def test_cargo_loads_the_sources_of_the_python_package_with_their_lock(tmp_path)
     run("tar", "xf", archive, cwd=tmp_path)
     top = tmp_path / archive.name.removesuffix(".tar.gz")
     cargo("metadata", "--locked", "--offline", "--format-version", "1", "--manifest-path", top / "bindings/python/Cargo.toml")
+
+
+@pytest.mark.parametrize(
+    ("tag", "runs"),
+    [
+        ("manylinux_2_5_x86_64", True),
+        ("manylinux_2_17_aarch64", True),
+        ("manylinux_2_28_x86_64", False),
+        ("linux_x86_64", False),
+        ("musllinux_1_1_x86_64", False),
+    ],
+)
+def test_wheels_run_with_the_oldest_glibc(tag, runs):
+    assert wheels.runs_with(tag, "2.17") == runs
 
 
 def test_an_image_is_a_layout_whose_hashes_are_right():
