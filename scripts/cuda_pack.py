@@ -88,7 +88,7 @@ def problems_of(sources, built):
                     if not count:
                         problems.append(f"{place}: {name} has no {instruction}")
         for name, kernel in source.kernels.items():
-            if mine and not any(name in one.kernels for one in mine.values()):
+            if mine.keys() == set(source.architectures) and not any(name in one.kernels for one in mine.values()):
                 problems.append(f"{source.name}: {name} is compiled for none of {', '.join(map(target, mine))}")
             for place, instruction in kernel.uses:
                 if place in mine and name not in mine[place].kernels:

@@ -5,7 +5,7 @@ import dataclasses
 import re
 
 # Targets of a source: cubins by their architecture, and PTX that newer devices compile, with the prefix "ptx".
-ARCHITECTURES = ["80", "86", "89", "90a", "100", "120", "ptx90"]
+ARCHITECTURES = ["75", "80", "86", "89", "90a", "100", "120", "ptx90"]
 PTX = "ptx"
 
 

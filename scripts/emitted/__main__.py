@@ -78,7 +78,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=VERBS)
     parser.add_argument("--spirea", type=Path, default=ROOT / "target/debug/spirea")
-    parser.add_argument("--arch", type=words, default=["90a", "80", "100", "120"])
+    parser.add_argument("--arch", type=words, default=["90a", "75", "80", "100", "120"])
     parser.add_argument("--only", type=words, default=[])
     parser.add_argument("--filter", default="")
     options = parser.parse_args()

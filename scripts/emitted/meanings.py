@@ -13,7 +13,7 @@ from emitted.operands import NUMBER, PREDICATE, Refusal
 MEANINGS = {}
 COMPARISONS = {"GE": ">=", "GT": ">", "LE": "<=", "LT": "<", "NE": "!=", "EQ": "=="}
 CHANGES = {"ADD": "__atomic_fetch_add", "XOR": "__atomic_fetch_xor"}
-WITHOUT_EFFECT = ("BSSY", "BSYNC", "CCTL", "CGAERRBAR", "ENDCOLLECTIVE", "ERRBAR", "FENCE", "YIELD")
+WITHOUT_EFFECT = ("BMOV", "BSSY", "BSYNC", "CCTL", "CGAERRBAR", "ENDCOLLECTIVE", "ERRBAR", "FENCE", "YIELD")
 SPECIAL = {
     "SR_TID.X": "emulation::current->index.x",
     "SR_CTAID.X": "emulation::view->index.x",
@@ -379,6 +379,11 @@ def select_reals(o, i):
 # Memory.
 
 
+def address(o, i, place, size):
+    """Returns the pointer of an instruction that reads or writes `size` bytes."""
+    return o.shared_address(place, size) if i.name in ("LDS", "STS") else o.global_address(place, size)
+
+
 @means("LDC", "LDCU")
 def load_constants(o, i):
     to, place = i.operands
@@ -396,7 +401,7 @@ def load(o, i):
         return ""
     # A kernel reads in this way while it waits for other blocks, which must go on.
     wait = "emulation::spin(); " if i.name != "LDS" and {"STRONG", "GPU"} <= set(i.modifiers) else ""
-    from_ = o.address(place, size)
+    from_ = address(o, i, place, size)
     if size < 4:
         return f"{wait}{o.set(to, f'emitted::load<uint{8 * size}_t>({from_})')}"
     return f"{wait}const auto words = emitted::load<emitted::Words<{size // 4}>>({from_}); " + o.set_words(
@@ -408,7 +413,7 @@ def load(o, i):
 def store(o, i):
     place, value = i.operands
     size = size_of(i.modifiers)
-    to = o.address(place, size)
+    to = address(o, i, place, size)
     if size < 4:
         return f"emitted::store({to}, uint{8 * size}_t({o.word(value)}));"
     words = ", ".join(o.following(value, size // 4))
@@ -421,7 +426,7 @@ def change(o, i):
     *result, place, value = i.operands
     value = o.wide(value) if size == 8 else o.word(value)
     (function,) = [function for name, function in CHANGES.items() if name in i.modifiers]
-    pointer = f"static_cast<uint{8 * size}_t*>({o.address(place, size)})"
+    pointer = f"static_cast<uint{8 * size}_t*>({address(o, i, place, size)})"
     before = f"{function}({pointer}, {value}, __ATOMIC_RELAXED)"
     if not result or result[-1] == "RZ":
         return f"{before};"
@@ -438,7 +443,7 @@ def order_memory(_, i):
 def begin_copy(o, i):
     to, from_ = i.operands
     assert "128" in i.modifiers and "BYPASS" in i.modifiers
-    return f"emulation::copy_begin({o.address(to, 16)}, {o.address(from_, 16)});"
+    return f"emulation::copy_begin({o.shared_address(to, 16)}, {o.global_address(from_, 16)});"
 
 
 @means("LDGDEPBAR")
@@ -457,7 +462,7 @@ def await_copies(_, i):
 def load_matrices(o, i):
     to, place = i.operands
     assert i.modifiers == ("16", "M88", "4")
-    return f"uint32_t words[4]; emitted::load_matrices(words, {o.address(place, 16)}); {o.set_words(to, 'words', 4)}"
+    return f"uint32_t words[4]; emitted::load_matrices(words, {o.shared_address(place, 16)}); {o.set_words(to, 'words', 4)}"
 
 
 # Operations of several lanes.
@@ -525,9 +530,19 @@ def fragments(o, i):
 
 @means("IMMA")
 def multiply_bytes(o, i):
+    if i.modifiers == ("8816", "U8", "U8"):
+        return multiply_few_bytes(o, i)
     assert i.modifiers == ("16832", "U8", "U8")
     to, _, given = fragments(o, i)
     return f"{given} spirea::mma_u8u8(d, a, b); {o.set_words(to, 'd', 4)}"
+
+
+def multiply_few_bytes(o, i):
+    """Turing's product, a quarter of that of later architectures: the other parts are zero."""
+    to, a, b, c = i.operands
+    sums = ", ".join(o.following(c, 2))
+    given = f"const uint32_t a[4] = {{{o.word(a)}}}, b[2] = {{{o.word(b)}}}; uint32_t d[4] = {{{sums}}};"
+    return f"{given} spirea::mma_u8u8(d, a, b); {o.set_words(to, 'd', 2)}"
 
 
 @means("BMMA")

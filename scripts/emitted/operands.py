@@ -113,14 +113,22 @@ class Operands:
             return ""
         return " ".join(f"{name} = {value}[{i}];" for i, name in enumerate(self.following(to, count)))
 
-    def address(self, text, size):
-        """Returns a pointer to `size` bytes at an address: of 64 bits in global memory, of 32 bits in shared memory."""
-        inner = DESCRIPTOR.sub("", text)
-        terms = inner.strip("[]").split("+")
-        if ".64" not in inner:
-            return f"emitted::shared_at({' + '.join(map(self.word, terms))}, {size})"
-        wide = [
-            self.wide(term) if ".64" in term or term.startswith("UR") or NUMBER.fullmatch(term) else self.word(term)
-            for term in terms
-        ]
-        return f"emitted::global_at({' + '.join(wide)}, {size})"
+    def shared_address(self, text, size):
+        """Returns a pointer to `size` bytes at an address of 32 bits in shared memory."""
+        return f"emitted::shared_at({' + '.join(map(self.word, terms(text)))}, {size})"
+
+    def global_address(self, text, size):
+        """Returns a pointer to `size` bytes at an address of 64 bits in global memory."""
+        # Where no register is marked as wide, all are: Turing's code marks them in addresses of several registers only.
+        marked = ".64" in text
+
+        def term_of(term):
+            wide = not marked or ".64" in term or term.startswith("UR") or NUMBER.fullmatch(term)
+            return self.wide(term) if wide else self.word(term)
+
+        return f"emitted::global_at({' + '.join(map(term_of, terms(text)))}, {size})"
+
+
+def terms(address):
+    """Returns the terms of an address, without the descriptor of its memory."""
+    return DESCRIPTOR.sub("", address).strip("[]").split("+")

@@ -11,8 +11,8 @@ from emitted.meanings import meaning
 from emitted.operands import Operands, Refusal
 
 # Addresses of parameters among the constants, and of the first byte of shared memory, by the major version of a target.
-PARAMETERS = {8: 0x160, 9: 0x210, 10: 0x380, 12: 0x380}
-SHARED = {8: 0, 9: 1024, 10: 1024, 12: 1024}
+PARAMETERS = {7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 12: 0x380}
+SHARED = {7: 0, 8: 0, 9: 1024, 10: 1024, 12: 1024}
 TARGET = re.compile(r"`\(([^)]*)\)")
 BRANCHES = re.compile(r'"BRANCH_TARGETS ([^"]*)"')
 # Branches of warps that have diverged, which a warp of fibers never reports.

@@ -76,8 +76,20 @@ def test_statements_of_a_sum_with_carries():
     )
 
 
+def test_addresses_of_turing_are_wide_without_a_mark():
+    assert "global_at(emitted::join(r4, r5) + uint64_t(8ll), 4)" in statement("LDG.E.SYS R2, [R4+0x8]")
+    assert "global_at(emitted::join(r4, r5) + emitted::join(u6, u7), 4)" in statement("ST.E.SYS [R4.64+UR6], R2")
+    assert "shared_at((r4 * 4u) + 0x8u, 4)" in statement("LDS.U R2, [R4.X4+0x8]")
+
+
+def test_a_product_of_turing_is_a_quarter_of_a_product():
+    assert statement("IMMA.8816.U8.U8 R8, R4.ROW, R5.COL, R8") == (
+        "const uint32_t a[4] = {r4}, b[2] = {r5}; uint32_t d[4] = {r8, r9}; spirea::mma_u8u8(d, a, b); r8 = d[0]; r9 = d[1];"
+    )
+
+
 # Each takes a minute of a processor.
-ARCHITECTURES = ["90a", *(pytest.param(other, marks=pytest.mark.long) for other in ("80", "120"))]
+ARCHITECTURES = ["90a", *(pytest.param(other, marks=pytest.mark.long) for other in ("75", "80", "120"))]
 
 
 @pytest.mark.needs("g++")

@@ -10,6 +10,9 @@
 // It has a C name, at most 256 threads a block, and registers for 2 blocks on a processor. `SHARED` names the
 // dynamic shared memory, whose bytes the launch gives. What is a barrier, a warp operation or an instruction
 // of its own goes through this header; everything else is plain C++17.
+//
+// Turing (compute capability 7.5) has smaller tensor operations and no copies in the background: `TURING` says where a
+// kernel differs.
 #pragma once
 
 #if defined(SPIREA_EMULATION)
@@ -29,10 +32,19 @@ typedef unsigned long long uint64_t;
 #include <cstdint>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define TURING 1
+// A processor has 1024 threads.
+#define BLOCKS_OF_PROCESSOR(threads, blocks) ((blocks) * (threads) <= 1024 ? (blocks) : 1024 / (threads))
+#else
+#define TURING 0
+#define BLOCKS_OF_PROCESSOR(threads, blocks) (blocks)
+#endif
+
 #define DEVICE __device__ __forceinline__
 #define CONSTANT __constant__
 #define KERNEL(name, threads, blocks, params) \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) name params
+    extern "C" __global__ void __launch_bounds__(threads, BLOCKS_OF_PROCESSOR(threads, blocks)) name params
 #define SHARED(type, name)                                          \
     extern __shared__ __align__(1024) unsigned char shared_bytes[]; \
     type* const name = reinterpret_cast<type*>(shared_bytes)
@@ -155,39 +167,61 @@ DEVICE void grid_barrier(uint32_t* arrived, uint32_t round) {
     __syncthreads();
 }
 
-// 16 bytes from global to shared memory, in the background; both addresses are multiples of 16.
+// 16 bytes from global to shared memory, in the background; both addresses are multiples of 16. On Turing the copy is done
+// at once.
 DEVICE void copy_async(void* shared, const void* global) {
+#if TURING
+    *static_cast<Words4*>(shared) = *static_cast<const Words4*>(global);
+#else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
                  "l"(global)
                  : "memory");
+#endif
 }
 // Ends a group of copies; `copy_wait<n>` waits for all of this thread's groups but the last n, and for no copy that is
 // in no group yet. What other threads copied is there after a block_barrier as well.
+#if TURING
+DEVICE void copy_commit() {}
+template <int N>
+DEVICE void copy_wait() {}
+#else
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+#endif
 
 // d (16 x 8, 32 bits) += a (16 x 32 bytes, by rows) b (32 x 8 bytes, by columns), unsigned, for a whole warp. Lane l with
 // g = l / 4, c = l % 4 holds a[i]: row g + 8 (i % 2), bytes 4c + 16 (i / 2) to + 3; b[i]: column g, bytes 4c + 16 i
-// to + 3; d[i]: row g + 8 (i / 2), column 2c + i % 2.
+// to + 3; d[i]: row g + 8 (i / 2), column 2c + i % 2. Turing multiplies 8 x 16 by 16 x 8, with these fragments.
 DEVICE void mma_u8u8(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if TURING
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                     : "+r"(d[2 * (i % 2)]), "+r"(d[2 * (i % 2) + 1])
+                     : "r"(a[i]), "r"(b[i / 2]));
+    }
+#else
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 
+#if !TURING
 // d (16 x 8 words) = how many ones a row of a (16 x 256 bits) and a column of b (256 x 8 bits) have in common, for a whole
 // warp. Fragments are those of `mma_u8u8`, with 32 bits where it has four bytes: lane l with g = l / 4, c = l % 4 holds
 // a[i]: row g + 8 (i % 2), bits 32c + 128 (i / 2) to + 31; b[i]: column g, bits 32c + 128 i to + 31; d[i]: row
 // g + 8 (i / 2), column 2c + i % 2. One instruction up to compute capability 9.0; later ones have none, and the assembler
-// writes many.
+// writes many. Turing has no kernels that need it.
 DEVICE void mma_common_ones(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm volatile("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%10, %10, %10, %10};"
                  : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
 }
+#endif
 
 // Four 8 x 8 matrices of 16-bit values, 128 bytes each in a row of `shared`, for a whole warp: lane l gives the address
 // of the 16 bytes of row l % 8 of matrix l / 8 and gets word l % 4 of row l / 4 of each.

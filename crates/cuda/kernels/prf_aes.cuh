@@ -9,7 +9,7 @@
 // second byte and the lane's place in the first, which is one byte permutation of the state. T2 and T3 are T0 and T1
 // turned by half a word: two look-ups and the key, which comes turned from the host, are added and turn together. A
 // round of a block takes 16 permutations, 16 look-ups and 12 others (3 a column), where a lone T0, of half the size,
-// would take 24 more.
+// would take 24 more. Turing has T0 alone: a block has 64 KiB of shared memory there, which both tables would fill.
 //
 // Blocks of a seed differ in byte 8 of x alone. The first round has one look-up that differs, the second four, one in
 // each column: everything else of the two is done once for all blocks of a seed.
@@ -19,25 +19,27 @@
 namespace spirea {
 
 struct Aes128 {
-    // 256 entries of two words for each of 32 lanes.
-    static constexpr uint32_t SHARED_BYTES = 256 * 256;
+    // Tables, and bytes of an entry: a word of each table for each of 32 lanes.
+    static constexpr uint32_t TABLES = TURING ? 1 : 2;
+    static constexpr uint32_t ENTRY_BYTES = 128 * TABLES;
+    static constexpr uint32_t SHARED_BYTES = 256 * ENTRY_BYTES;
     static constexpr uint32_t GROUP_KEYS = 16;
     static constexpr int ROUNDS = 10;
 
     const FunctionConstants& constants;
     unsigned char* tables;
-    uint32_t lane;  // 4 times its number
+    uint32_t lane;  // the place of its word in 256 bytes
 
     DEVICE Aes128(const FunctionConstants& constants, unsigned char* shared)
-        : constants(constants), tables(shared), lane(threadIdx.x % 32 * 4) {}
+        : constants(constants), tables(shared), lane(threadIdx.x % 32 * (256 / 32 / TABLES)) {}
 
     // A warp fills an entry of all lanes at a time.
     DEVICE void fill() {
         for (uint32_t entry = threadIdx.x / 32; entry < 256; entry += blockDim.x / 32) {
             const uint32_t word = constants.table[entry];
-            uint32_t* const to = reinterpret_cast<uint32_t*>(tables + 256 * entry + lane);
+            uint32_t* const to = reinterpret_cast<uint32_t*>(tables + ENTRY_BYTES * entry) + threadIdx.x % 32;
             to[0] = word;
-            to[32] = rotate_left(word, 8);
+            if (TABLES == 2) to[32] = rotate_left(word, 8);
         }
     }
 
@@ -69,6 +71,10 @@ struct Aes128 {
     template <int BYTE, int TABLE>
     DEVICE uint32_t look_up(uint32_t column) const {
         const uint32_t at = permute_bytes(column, lane, 0x7704 | BYTE << 4);
+        if (TABLES == 1) {
+            const uint32_t word = *reinterpret_cast<const uint32_t*>(tables + at / 2);
+            return TABLE == 0 ? word : rotate_left(word, 8);
+        }
         return *reinterpret_cast<const uint32_t*>(tables + at + 128 * TABLE);
     }
     DEVICE static uint32_t turned(uint32_t word) { return permute_bytes(word, word, 0x1032); }

@@ -127,14 +127,18 @@ struct InPanels {
     }
 };
 
-// One polynomial of a ciphertext; shared memory holds its residues and then its switched coefficients.
+// One polynomial of a ciphertext; shared memory holds its residues and then its switched coefficients. Transforms exchange
+// words where the residues of the last limb come to lie afterwards, and on the last row of the limb before, which a register
+// keeps.
 template <uint32_t LOG, class Place>
 DEVICE void switch_kernel(const Batch& batch, const Place& place, const RingTables& tables, const Switch& method,
                           uint32_t* shared) {
     using N = Ntt<LOG>;
     const uint32_t polynomial = blockIdx.x % 2, bits = method.bits[polynomial];
     const uint32_t* const values = batch.polynomial(blockIdx.x / 2, polynomial, tables);
-    uint32_t* const exchange = shared + (tables.limbs < 2 ? 2 : tables.limbs) * N::DEGREE;
+    const uint32_t last = tables.limbs - 1;
+    uint32_t* const exchange = shared + (last == 0 ? 0 : last * N::DEGREE - N::THREADS);
+    uint32_t kept = 0;
 #pragma unroll 1
     for (uint32_t limb = 0; limb < tables.limbs; ++limb) {
         const uint32_t* const rows = values + limb * N::DEGREE + N::first_of_rows();
@@ -145,8 +149,14 @@ DEVICE void switch_kernel(const Batch& batch, const Place& place, const RingTabl
         N::template inverse<Shoup>(x, exchange, tables.inverse + limb * N::TABLE, method.scales[limb],
                                    tables.primes[limb]);
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) shared[limb * N::DEGREE + N::THREADS * i + threadIdx.x] = x[i];
+        for (uint32_t i = 0; i < 15; ++i) shared[limb * N::DEGREE + N::THREADS * i + threadIdx.x] = x[i];
+        if (limb + 1 == last) {
+            kept = x[15];
+        } else {
+            shared[limb * N::DEGREE + N::THREADS * 15 + threadIdx.x] = x[15];
+        }
     }
+    if (last > 0) exchange[threadIdx.x] = kept;
     // A coefficient's two words take the places of its first two residues.
     uint32_t *const lower = shared, *const upper = shared + N::DEGREE;
 #pragma unroll 1
@@ -187,8 +197,7 @@ using namespace spirea;
 //     ring_encode   words [polynomial][N], rounded, to values [polynomial][limb][N]; `ones` 1 as a factor for each limb
 //     ring_bodies   words [ciphertext][N] of each query, of which the upper `bits` < 32 bits count; `scales` for each limb
 //     ring_switch   ciphertexts to their switched polynomials, bit after bit (`SwitchedBits::bytes`), 1 to 56 bits, those
-//                   of one query behind those of another; shared memory: limbs, or at least 2, times N words and those
-//                   of an exchange
+//                   of one query behind those of another; shared memory: limbs, or at least 2, times N words
 //     ring_columns  the same to the columns of a matrix of each query in panels of `quads` quads, from its first row on
 #define ENDS(degree, log)                                                                                       \
     KERNEL(ring_encode_##degree, degree / 16, 16384 / degree,                                                   \

@@ -3,9 +3,10 @@
 
 namespace spirea {
 
-// 64 columns a stage, and slots for four of them: with 32 queries that fills the 96 KiB of the smallest processors.
+// 64 columns a stage, and slots for four of them: with 32 queries that fills the 96 KiB of the smallest processors but
+// Turing's, which have 64 KiB, and no copies in the background for which more slots would serve.
 constexpr uint32_t STEPS = 2;
-constexpr uint32_t SLOTS = 4;
+constexpr uint32_t SLOTS = TURING ? 2 : 4;
 
 // Adds the products of eight panels with TILES tiles of queries, over a piece of the columns, to `answers`: a warp has
 // 32 rows x 16 TILES plane columns of sums in 16 TILES registers.
@@ -16,7 +17,7 @@ constexpr uint32_t SLOTS = 4;
 // answers  shape.batch answers of 32 shape.panels words
 //
 // Block x: group x % tile_groups, panel group x / tile_groups % panel_groups, piece x / tile_groups / panel_groups.
-// Shared memory: SLOTS stages. Three are under way while one is multiplied: 3 x 16 KiB of the matrix a block.
+// Shared memory: SLOTS stages. All but one are under way while that is multiplied: 3 x 16 KiB of the matrix a block.
 //
 // Per byte of the matrix and query: 4 multiply-adds on tensor cores. A step of a warp reads 1 KiB of rows and 512 TILES
 // bytes of planes from shared memory for 32 x 32 x 16 TILES multiply-adds. Sums wrap modulo 2^32.

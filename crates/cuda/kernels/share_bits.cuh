@@ -10,6 +10,7 @@
 #pragma once
 #include "share_fold.cuh"
 
+#if !TURING
 namespace spirea {
 
 // Rows and words of a warp's tile, half of a leaf's rows.
@@ -177,3 +178,4 @@ DEVICE void fold_bits(const Fold& fold, const FunctionConstants& constants) {
 }
 
 }  // namespace spirea
+#endif

@@ -4,6 +4,16 @@
 #include "share_evaluate.cuh"
 #include "share_fold.cuh"
 
+// The kernel on tensor cores, where these multiply bits.
+#if TURING
+#define SHARE_BITS_KERNEL(name, Function)
+#else
+#define SHARE_BITS_KERNEL(name, Function)                                                                          \
+    KERNEL(share_fold_bits_mma_##name, 256, 2, (Fold fold, FunctionConstants constants)) {                         \
+        fold_bits<Function>(fold, constants);                                                                      \
+    }
+#endif
+
 // The kernels of a pseudorandom function: `name` ends their names, `Function` is its type. What each does is said where
 // its body stands.
 #define SHARE_KERNELS(name, Function)                                                                              \
@@ -29,6 +39,4 @@
     KERNEL(share_fold_u64_##name, 256, 2, (Fold fold, FunctionConstants constants)) {                              \
         fold_shares<Function, Words64>(fold, constants);                                                           \
     }                                                                                                              \
-    KERNEL(share_fold_bits_mma_##name, 256, 2, (Fold fold, FunctionConstants constants)) {                         \
-        fold_bits<Function>(fold, constants);                                                                      \
-    }
+    SHARE_BITS_KERNEL(name, Function)

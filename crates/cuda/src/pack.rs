@@ -526,7 +526,7 @@ mod tests {
                 }
             }
         }
-        for (major, minor) in [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (11, 0), (12, 0), (13, 0)] {
+        for (major, minor) in [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (11, 0), (12, 0), (13, 0)] {
             let images = images(compute(major, minor)).unwrap();
             assert!(
                 images.iter().any(|image| image.kernels.contains(&"selftest_words")),

@@ -11,6 +11,17 @@ int driver::setting(const char* variable, int usual) {
     return value ? std::atoi(value) : usual;
 }
 
+Limits driver::limits(int compute) {
+    switch (compute) {
+        case 75: return {64 << 10, 64 << 10, 0, 1024, 16};
+        case 80: return {163 << 10, 164 << 10, 1 << 10, 2048, 32};
+        case 86: return {99 << 10, 100 << 10, 1 << 10, 1536, 16};
+        case 89:
+        case 120: return {99 << 10, 100 << 10, 1 << 10, 1536, 24};
+        default: return {227 << 10, 228 << 10, 1 << 10, 2048, 32};
+    }
+}
+
 EXPORTED void spirea_emulation_set_devices(int devices, uint64_t bytes_each, int processors, bool peers) {
     call([&] {
         auto& configuration = state().configuration;
@@ -82,13 +93,15 @@ EXPORTED uint64_t spirea_emulation_launches(const char* kernel) {
     return count;
 }
 
-EXPORTED void spirea_emulation_bytes(uint64_t* to_device, uint64_t* to_host, uint64_t* on_device, uint64_t* between) {
+EXPORTED void spirea_emulation_bytes(uint64_t* to_device, uint64_t* to_host, uint64_t* on_device, uint64_t* between,
+                                     uint64_t* staged) {
     call([&] {
         const Counters& counters = state().counters;
         *to_device = counters.to_device;
         *to_host = counters.to_host;
         *on_device = counters.on_device;
         *between = counters.between_devices;
+        *staged = counters.staged;
     });
 }
 

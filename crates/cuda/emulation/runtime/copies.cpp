@@ -53,6 +53,8 @@ void copy_between(DevicePointer to, Context& to_context, DevicePointer from, Con
     std::memmove(bytes_at(to), bytes_at(from), bytes);
     auto& counters = state().counters;
     (&to_context == &from_context ? counters.on_device : counters.between_devices) += bytes;
+    // A copy between devices is direct if the copying device, that of the target, can access the source.
+    if (!can_access(to_context, *find_allocation(from))) counters.staged += bytes;
 }
 
 void fill(DevicePointer to, const Context& context, uint32_t value, size_t width, size_t count) {

@@ -8,9 +8,6 @@ namespace driver {
 
 namespace {
 
-// Maximum shared memory of a block on an H200.
-constexpr int SHARED_OPT_IN = 227 << 10;
-
 struct Attribute {
     int id, value;
 };
@@ -34,23 +31,20 @@ constexpr Attribute ATTRIBUTES[] = {
     {36, 3201000},     // MEMORY_CLOCK_RATE, kHz
     {37, 6144},        // GLOBAL_MEMORY_BUS_WIDTH
     {38, 60 << 20},    // L2_CACHE_SIZE
-    {39, 2048},        // MAX_THREADS_PER_MULTIPROCESSOR
     {40, 3},           // ASYNC_ENGINE_COUNT
     {41, 1},           // UNIFIED_ADDRESSING
     {78, 1},           // STREAM_PRIORITIES_SUPPORTED
-    {81, 228 << 10},   // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
     {82, 65536},       // MAX_REGISTERS_PER_MULTIPROCESSOR
     {87, 2},           // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
     {95, 1},           // COOPERATIVE_LAUNCH
-    {97, SHARED_OPT_IN},  // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     {99, 1},           // HOST_REGISTER_SUPPORTED
-    {106, 32},         // MAX_BLOCKS_PER_MULTIPROCESSOR
     {108, 32 << 20},   // MAX_PERSISTING_L2_CACHE_SIZE
     {109, 128 << 20},  // MAX_ACCESS_POLICY_WINDOW_SIZE
-    {111, 1 << 10},    // RESERVED_SHARED_MEMORY_PER_BLOCK
     {115, 1},          // MEMORY_POOLS_SUPPORTED
 };
-constexpr int MULTIPROCESSOR_COUNT = 16, PCI_BUS_ID = 33, COMPUTE_MAJOR = 75, COMPUTE_MINOR = 76, LAST_ATTRIBUTE = 160;
+constexpr int MULTIPROCESSOR_COUNT = 16, PCI_BUS_ID = 33, MAX_THREADS_PER_MULTIPROCESSOR = 39, COMPUTE_MAJOR = 75,
+              COMPUTE_MINOR = 76, MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+              MAX_BLOCKS_PER_MULTIPROCESSOR = 106, RESERVED_SHARED_MEMORY_PER_BLOCK = 111, LAST_ATTRIBUTE = 160;
 
 thread_local Context* bound = nullptr;
 
@@ -210,6 +204,12 @@ EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int device) {
         if (attribute == PCI_BUS_ID) *value = device + 1;
         if (attribute == COMPUTE_MAJOR) *value = state().configuration.compute / 10;
         if (attribute == COMPUTE_MINOR) *value = state().configuration.compute % 10;
+        const Limits limits = driver::limits(state().configuration.compute);
+        if (attribute == MAX_THREADS_PER_MULTIPROCESSOR) *value = limits.threads;
+        if (attribute == MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) *value = limits.shared;
+        if (attribute == MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) *value = limits.shared_of_block;
+        if (attribute == MAX_BLOCKS_PER_MULTIPROCESSOR) *value = limits.blocks;
+        if (attribute == RESERVED_SHARED_MEMORY_PER_BLOCK) *value = limits.shared_reserved;
         for (const Attribute& known : ATTRIBUTES) {
             if (known.id == attribute) *value = known.value;
         }
@@ -242,6 +242,7 @@ EXPORTED int cuDevicePrimaryCtxRelease_v2(int device) {
         synchronize(primary);
         release_memory(primary);
         primary.peers.clear();
+        primary.pool.visitors.clear();
         auto& driver = state();
         std::erase_if(driver.streams, [&](const auto& stream) { return stream->context == &primary; });
         std::erase_if(driver.events, [&](const auto& event) { return event.second->context == &primary; });

@@ -76,12 +76,23 @@ struct Configuration {
     uint64_t seed = 1;
 };
 
+// Limits of a multiprocessor and of its blocks (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// Shared memory is in bytes.
+struct Limits {
+    int shared_of_block, shared, shared_reserved, threads, blocks;
+};
+
+// Returns the limits of a compute capability, such as 86; those of 9.0 if it is not known.
+Limits limits(int compute);
+
 // Memory pool of stream-ordered allocations. Freed memory stays in the pool, up to its threshold.
 struct Pool {
     uint64_t release_threshold = 0;
     uint64_t reserved = 0;
     // High marks since their last reset.
     uint64_t most_reserved = 0, most_used = 0;
+    // Other devices that may access the memory.
+    std::set<int> visitors;
 };
 
 struct Context {
@@ -102,6 +113,9 @@ struct Allocation {
     bool registered = false;           // the caller's memory, registered as pinned
     bool pooled = false;               // from the pool of its device
 };
+
+// Returns true if a context's device can access an allocation.
+bool can_access(const Context& context, const Allocation& allocation);
 
 struct Stream;
 struct Graph;
@@ -173,7 +187,7 @@ struct Module {
 // Counters since the last reset.
 struct Counters {
     std::map<std::string, uint64_t, std::less<>> launches;
-    uint64_t to_device = 0, to_host = 0, on_device = 0, between_devices = 0;
+    uint64_t to_device = 0, to_host = 0, on_device = 0, between_devices = 0, staged = 0;
 };
 
 struct Driver {

@@ -11,6 +11,8 @@
 
 // Always inlined, as by nvcc. Therefore no copy is left that the linker could merge with another
 // file's function of the same name, and members of classes may be DEVICE too.
+// Kernels are those of Ampere and later devices. Those of Turing are tested by their machine code (scripts/emitted).
+#define TURING 0
 #define DEVICE __attribute__((always_inline)) inline
 #define CONSTANT __attribute__((unused)) static
 #define KERNEL(name, threads, blocks, params)                                                            \

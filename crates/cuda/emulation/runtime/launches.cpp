@@ -11,9 +11,7 @@ namespace driver {
 
 namespace {
 
-constexpr int DEFAULT_SHARED = 48 << 10, SHARED_OPT_IN = 227 << 10;
-constexpr uint64_t SHARED_OF_PROCESSOR = 228 << 10, SHARED_RESERVED = 1 << 10;
-constexpr uint64_t THREADS_OF_PROCESSOR = 2048, BLOCKS_OF_PROCESSOR = 32;
+constexpr int DEFAULT_SHARED = 48 << 10;
 
 // Values of CUfunction_attribute.
 enum Attribute { MAX_THREADS = 0, STATIC_SHARED = 1, LOCAL_BYTES = 3, REGISTERS = 4, PTX = 5, BINARY = 6, DYNAMIC_SHARED = 8, CARVEOUT = 9 };
@@ -25,8 +23,10 @@ Function& function_of(const Function* handle) {
 }
 
 uint64_t blocks_on_processor(uint64_t threads, uint64_t shared_bytes) {
-    const uint64_t by_threads = THREADS_OF_PROCESSOR / ((threads + 31) / 32 * 32);
-    return std::min({by_threads, SHARED_OF_PROCESSOR / (shared_bytes + SHARED_RESERVED), BLOCKS_OF_PROCESSOR});
+    const Limits limits = driver::limits(state().configuration.compute);
+    const uint64_t by_threads = limits.threads / ((threads + 31) / 32 * 32);
+    const uint64_t by_shared = limits.shared / std::max<uint64_t>(shared_bytes + limits.shared_reserved, 1);
+    return std::min({by_threads, by_shared, uint64_t(limits.blocks)});
 }
 
 void check_shape(const Function& function, const emulation::Launch& launch) {
@@ -56,7 +56,7 @@ void check_pointers(const emulation::Kernel& kernel, const std::vector<unsigned 
         const char* wrong = nullptr;
         if (!allocation) {
             wrong = "points to no memory of a device";
-        } else if (allocation->context && allocation->context != &context && !context.peers.contains(allocation->context)) {
+        } else if (!can_access(context, *allocation)) {
             wrong = "points to memory of a device without peer access";
         } else if (at_call ? allocation->freeing : !allocation->live) {
             wrong = at_call ? "points to freed memory" : "points to memory before its allocation in stream order";
@@ -213,7 +213,8 @@ EXPORTED int cuFuncSetAttribute(const Function* handle, int attribute, int value
     return in_context([&](Context&) {
         Function& function = function_of(handle);
         if (attribute == DYNAMIC_SHARED) {
-            require(value >= 0 && value <= SHARED_OPT_IN, INVALID_VALUE, "more shared memory than a block can have");
+            const int most = limits(state().configuration.compute).shared_of_block;
+            require(value >= 0 && value <= most, INVALID_VALUE, "more shared memory than a block can have");
             function.dynamic_limit = value;
         } else {
             require(attribute == CARVEOUT && value >= -1 && value <= 100, INVALID_VALUE, "this attribute cannot be set");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "driver.hpp"
 
@@ -122,6 +123,12 @@ Allocation* find_allocation(DevicePointer address) {
     if (after == memory.begin()) return nullptr;
     Allocation& allocation = std::prev(after)->second;
     return address - allocation.base <= allocation.bytes ? &allocation : nullptr;
+}
+
+bool can_access(const Context& context, const Allocation& allocation) {
+    const Context* owner = allocation.context;
+    if (!owner || owner == &context) return true;
+    return allocation.pooled ? owner->pool.visitors.contains(context.device) : context.peers.contains(owner);
 }
 
 // At a call, memory is valid between the call that allocates it and the call that frees it. At
@@ -290,6 +297,21 @@ EXPORTED int cuMemPoolTrimTo(Context* pool, size_t kept) {
     });
 }
 
-EXPORTED int cuMemPoolSetAccess(Context* pool, const void*, size_t) {
-    return initialised([&] { require(pool != nullptr, INVALID_VALUE, "no pool"); });
+// CUmemAccessDesc: a device (type 1), and 3 for access or 0 for none.
+struct Access {
+    int type, device, flags;
+};
+EXPORTED int cuMemPoolSetAccess(Context* context, const Access* accesses, size_t count) {
+    return initialised([&] {
+        require(context && accesses, INVALID_VALUE, "no pool, or no description of an access");
+        for (const Access& access : std::span(accesses, count)) {
+            require(access.type == 1 && (access.flags == 0 || access.flags == 3), INVALID_VALUE, "there is no such access");
+            require(access.device != context->device || access.flags == 3, INVALID_VALUE, "a pool is its device's own");
+            require(access.device == context->device || state().configuration.peers, PEER_ACCESS_UNSUPPORTED,
+                    "these are no peers");
+            context_of(access.device);
+            if (access.flags == 3) context->pool.visitors.insert(access.device);
+            if (access.flags == 0) context->pool.visitors.erase(access.device);
+        }
+    });
 }

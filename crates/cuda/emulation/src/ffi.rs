@@ -16,7 +16,7 @@ pub(crate) struct Functions {
     reset: unsafe extern "C" fn(),
     last_error: unsafe extern "C" fn() -> *const c_char,
     launches: unsafe extern "C" fn(*const c_char) -> u64,
-    bytes: unsafe extern "C" fn(*mut u64, *mut u64, *mut u64, *mut u64),
+    bytes: unsafe extern "C" fn(*mut u64, *mut u64, *mut u64, *mut u64, *mut u64),
     live: unsafe extern "C" fn(c_int, *mut u64, *mut u64),
     kernel: unsafe extern "C" fn(usize) -> *const c_char,
 }
@@ -90,12 +90,13 @@ impl Functions {
         unsafe { (self.launches)(pointer) }
     }
 
-    /// Returns the bytes copied to the device, to the host, on a device, and between devices.
-    pub(crate) fn bytes(&self) -> [u64; 4] {
-        let [mut to_device, mut to_host, mut on_device, mut between] = [0; 4];
-        // SAFETY: four words to write to.
-        unsafe { (self.bytes)(&mut to_device, &mut to_host, &mut on_device, &mut between) }
-        [to_device, to_host, on_device, between]
+    /// Returns the bytes copied to the device, to the host, on a device, and between devices, and
+    /// of the last those that went through the host.
+    pub(crate) fn bytes(&self) -> [u64; 5] {
+        let [mut to_device, mut to_host, mut on_device, mut between, mut staged] = [0; 5];
+        // SAFETY: five words to write to.
+        unsafe { (self.bytes)(&mut to_device, &mut to_host, &mut on_device, &mut between, &mut staged) }
+        [to_device, to_host, on_device, between, staged]
     }
 
     /// Returns the number and the bytes of a device's allocations, or of the pinned memory for -1.

@@ -117,6 +117,9 @@ pub struct Copied {
     pub on_device: u64,
     /// From one device to another.
     pub between_devices: u64,
+    /// From one device to another through the host, because the target's device could not access
+    /// the source.
+    pub staged: u64,
 }
 
 /// Allocations that were not freed.
@@ -231,8 +234,8 @@ impl Emulation {
 
     /// Returns the bytes copied since the last reset.
     pub fn copied(&self) -> Copied {
-        let [to_device, to_host, on_device, between_devices] = self.functions.bytes();
-        Copied { to_device, to_host, on_device, between_devices }
+        let [to_device, to_host, on_device, between_devices, staged] = self.functions.bytes();
+        Copied { to_device, to_host, on_device, between_devices, staged }
     }
 
     /// Returns the allocations of a device that were not freed.

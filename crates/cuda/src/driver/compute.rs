@@ -10,6 +10,9 @@ pub struct Compute {
 }
 
 impl Compute {
+    /// First capability with copies to shared memory in the background. On Turing (7.5), whose
+    /// kernels copy at once, a block has at most 64 KiB of shared memory.
+    pub const AMPERE: Self = Self { major: 8, minor: 0 };
     /// Capability with warpgroup instructions for the tensor cores. Later capabilities lack these
     /// instructions.
     pub const WARPGROUPS: Self = Self { major: 9, minor: 0 };

@@ -201,8 +201,8 @@ impl Device {
         Ok(kernel)
     }
 
-    /// Lets this device access the memory of `other` directly. Returns false if copies must go
-    /// through the host.
+    /// Lets this device access the memory of `other` directly, its pool included. Returns false if
+    /// copies must go through the host.
     ///
     /// # Errors
     /// The driver's error.
@@ -218,9 +218,22 @@ impl Device {
         self.bind()?;
         // SAFETY: the context lives as long as `other`.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
-            sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
-            error => Err(DriverError::of("cuCtxEnablePeerAccess")(result::DriverError(error))),
+            sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
+            error => return Err(DriverError::of("cuCtxEnablePeerAccess")(result::DriverError(error))),
         }
+        // Access to a context's memory does not cover pools.
+        let access = sys::CUmemAccessDesc {
+            location: sys::CUmemLocation {
+                type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+                id: self.device,
+            },
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        other.with_pool("cuMemPoolSetAccess", |pool| {
+            // SAFETY: the pool is that of `other`, and one description is read.
+            unsafe { sys::cuMemPoolSetAccess(pool, &raw const access, 1) }.result()
+        })?;
+        Ok(true)
     }
 }
 

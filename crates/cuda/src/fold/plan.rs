@@ -8,7 +8,7 @@ use spirea_backend::{BackendError, MAX_BATCH, PANEL_ROWS, PanelLayout};
 use super::ScalarFoldKernel;
 use super::matrix::{CudaMatrix, QUADS_BEHIND};
 use crate::args;
-use crate::driver::{Arg, Buffer, Device, Grid, Kernel, Stream, View};
+use crate::driver::{Arg, Buffer, Compute, Device, Grid, Kernel, Stream, View};
 
 /// Threads of a block: in the vector kernels, the kernel that splits queries, and most others.
 const THREADS: usize = 256;
@@ -34,7 +34,7 @@ struct TensorKernel {
     tiles: usize,
     /// Steps of a stage.
     steps: usize,
-    /// Number of stages in shared memory.
+    /// Number of stages in shared memory, from [`Compute::AMPERE`] on.
     slots: usize,
 }
 
@@ -75,9 +75,11 @@ impl TensorKernel {
         self.steps * STEP_QUADS
     }
 
-    fn shared_bytes(&self) -> usize {
+    /// Returns the bytes of shared memory of a block: `SLOTS` stages.
+    fn shared_bytes(&self, compute: Compute) -> usize {
         let stage = self.panels * self.stage_quads() * 128 + self.steps * self.tiles * TILE_WORDS * 4;
-        self.slots * stage
+        let slots = if compute < Compute::AMPERE { 2 } else { self.slots };
+        slots * stage
     }
 }
 
@@ -289,7 +291,7 @@ fn tensor(
         split: device.kernel("scalar_fold_planes")?,
         split_grid: Grid::cube([split_blocks, padded_batch, 1], THREADS),
         kernel: device.kernel(kernel.name)?,
-        grid: Grid::new(blocks, kernel.threads).shared(kernel.shared_bytes()),
+        grid: Grid::new(blocks, kernel.threads).shared(kernel.shared_bytes(device.properties().compute)),
         shape,
         planes: device.alloc(padded_quads * padded_batch * 4)?,
     })
@@ -347,8 +349,11 @@ mod tests {
 
     #[test]
     fn stages_fit_shared_memory() {
-        // A block may have 99 KiB on compute capability 8.6, 8.9 and 12.0, and 227 KiB on 9.0.
-        assert!(MMA.iter().all(|kernel| kernel.shared_bytes() <= 99 << 10));
-        assert!(WGMMA.iter().all(|kernel| kernel.shared_bytes() <= 227 << 10));
+        // A block may have 64 KiB on compute capability 7.5, 99 KiB on 8.6, 8.9 and 12.0, and 227
+        // KiB on 9.0.
+        let turing = Compute { major: 7, minor: 5 };
+        assert!(MMA.iter().all(|kernel| kernel.shared_bytes(turing) <= 64 << 10));
+        assert!(MMA.iter().all(|kernel| kernel.shared_bytes(Compute::AMPERE) <= 99 << 10));
+        assert!(WGMMA.iter().all(|kernel| kernel.shared_bytes(Compute::WARPGROUPS) <= 227 << 10));
     }
 }

@@ -197,10 +197,11 @@ fn switching(tables: &Tables, bits: SwitchedBits) -> Result<Arg, BackendError> {
     Ok(Arg::structure(&Switch::new(tables.ring(), bits)))
 }
 
-/// Returns the grid that switches all ciphertexts of a batch.
+/// Returns the grid that switches all ciphertexts of a batch. The exchange of a block shares the
+/// memory of the residues.
 fn switch_grid(tables: &Tables, ciphertexts: &Ciphertexts) -> Result<Grid, BackendError> {
     let blocks = blocks(&[ciphertexts.queries(), ciphertexts.count(), 2])?;
-    Ok(tables.grid([blocks, 1, 1], tables.limbs().max(2)))
+    Ok(tables.grid([blocks, 1, 1], 0).shared(4 * tables.limbs().max(2) * tables.degree()))
 }
 
 /// Implements `reinterpret` with one launch for the matrices of all queries.

@@ -112,7 +112,10 @@ impl Work<'_> {
         }
         let working_set = self.working_set(queries.len());
         let chosen = working_set.granularity(self.tables.cache, self.tables.processors());
-        let granularity = self.tables.granularity.unwrap_or(chosen);
+        let granularity = match self.tables.granularity.unwrap_or(chosen) {
+            Granularity::Stages | Granularity::Pairs if !self.is_whole() => Granularity::Operations,
+            granularity => granularity,
+        };
         // Among the kernels for [`Granularity::Operations`], recombination has the most blocks
         // beyond the first dimension.
         let of_query = match granularity {
@@ -140,6 +143,12 @@ impl Work<'_> {
             }
         })?;
         Ok(())
+    }
+
+    /// Returns true if the device has the shared memory for a whole item in a block.
+    fn is_whole(&self) -> bool {
+        let properties = self.tables.device.properties();
+        self.tables.shared_bytes(self.tables.limbs()) <= properties.shared_bytes
     }
 
     /// Returns the kernels for two items in a block, if there are any and the device has the shared

@@ -121,7 +121,7 @@ impl Calls {
             prf,
             constants: Constants::new(device)?,
             kernel: device.kernel(functions.calls)?,
-            grid: Grid::new(blocks, THREADS).shared(functions.tables),
+            grid: Grid::new(blocks, THREADS).shared(functions.tables(device.properties().compute)),
             sink: device.alloc(blocks * THREADS)?,
         })
     }

@@ -2,6 +2,8 @@
 
 use spirea_dpf::PrfKind;
 
+use crate::driver::Compute;
+
 /// Kernels of a function, by name, and their requirements.
 pub(super) struct Functions {
     /// Expands the top of each key's tree, with one block a key.
@@ -20,10 +22,18 @@ pub(super) struct Functions {
     pub fold_u32: &'static str,
     /// Folds rows by shares of 64-bit words.
     pub fold_u64: &'static str,
-    /// Bytes of tables in the shared memory of a block: `SHARED_BYTES` of the function's type.
-    pub tables: usize,
+    /// Bytes of tables in the shared memory of a block, from [`Compute::AMPERE`] on.
+    tables: usize,
     /// Maximum number of keys of a group: `GROUP_KEYS` of the function's type.
     pub group_keys: usize,
+}
+
+impl Functions {
+    /// Returns the bytes of tables in the shared memory of a block: `SHARED_BYTES` of the
+    /// function's type. Turing has one of the two tables of AES.
+    pub fn tables(&self, compute: Compute) -> usize {
+        if compute < Compute::AMPERE { self.tables / 2 } else { self.tables }
+    }
 }
 
 macro_rules! functions {

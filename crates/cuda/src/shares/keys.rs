@@ -102,18 +102,18 @@ impl DeviceKeys {
     ) -> Result<(), DriverError> {
         let (stream, functions) = (self.device.main(), functions(prf));
         let (keys, constants) = (Arg::structure(&self.argument()), constants.argument(prf));
+        let properties = self.device.properties();
+        let grid = |blocks| Grid::new(blocks, THREADS).shared(functions.tables(properties.compute));
         match tops {
             Tops::Apart => {
                 let kernel = self.device.kernel(functions.tops_apart)?;
-                let grid = Grid::new(self.count, THREADS).shared(functions.tables);
-                stream.launch(&kernel, grid, args![keys, constants])
+                stream.launch(&kernel, grid(self.count), args![keys, constants])
             }
             Tops::Together => {
                 stream.zero(&self.arrived.all())?;
                 let kernel = self.device.kernel(functions.tops_together)?;
-                let blocks = self.device.properties().processors.max(1) as usize;
-                let grid = Grid::new(blocks, THREADS).shared(functions.tables);
-                stream.launch_cooperative(&kernel, grid, args![keys, constants, &self.arrived])
+                let blocks = properties.processors.max(1) as usize;
+                stream.launch_cooperative(&kernel, grid(blocks), args![keys, constants, &self.arrived])
             }
         }
     }

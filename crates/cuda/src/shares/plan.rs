@@ -53,9 +53,10 @@ impl Tops {
     }
 }
 
-/// Returns true if the tensor cores of a device multiply bits: up to compute capability 9.0.
+/// Returns true if the tensor cores of a device count ones that two words have in common: compute
+/// capabilities 8.0 to 9.0. (Turing's count ones in which two words differ.)
 pub fn multiplies_bits(compute: Compute) -> bool {
-    compute.major < 10
+    (8..10).contains(&compute.major)
 }
 
 /// Properties of a device and a function that plans depend on.
@@ -78,7 +79,7 @@ impl Machine {
         Self {
             processors: properties.processors.max(1) as usize,
             shared: properties.shared_bytes,
-            tables: functions.tables,
+            tables: functions.tables(properties.compute),
             group_keys: functions.group_keys,
             multiplies_bits: multiplies_bits(properties.compute),
         }
@@ -257,12 +258,13 @@ impl EvaluationPlan {
 mod tests {
     use super::*;
 
-    /// Bytes of shared memory of compute capabilities 9.0, 8.0 and 8.6.
-    const SHARED: [usize; 3] = [227 << 10, 163 << 10, 99 << 10];
+    /// Bytes of shared memory of compute capabilities 9.0, 8.0, 8.6 and 7.5.
+    const SHARED: [usize; 4] = [227 << 10, 163 << 10, 99 << 10, 64 << 10];
 
     fn machines() -> impl Iterator<Item = Machine> {
         let of = |shared| {
-            [(0, 12, true), (0, 16, false), (65536, 16, true)].map(|(tables, group_keys, multiplies_bits)| {
+            let aes = if shared == SHARED[3] { 32768 } else { 65536 };
+            [(0, 12, true), (0, 16, false), (aes, 16, true)].map(|(tables, group_keys, multiplies_bits)| {
                 Machine { processors: 132, shared, tables, group_keys, multiplies_bits }
             })
         };

@@ -23,8 +23,8 @@ impl Form {
     ///
     /// On the data-centre architectures (8.0, 9.0, 10.0) a processor multiplies at least 32 times
     /// as many bytes in its tensor cores as words outside of them. So 16 products of bytes are at
-    /// least twice as fast as one product of words. On the other architectures (8.6, 8.9, 12.0) the
-    /// ratio is 16: 10 products of bytes are faster than one product of words, but 16 are not.
+    /// least twice as fast as one product of words. On the other architectures (7.5, 8.6, 8.9, 12.0)
+    /// the ratio is 16: 10 products of bytes are faster than one product of words, but 16 are not.
     pub fn choose(compute: Compute, primes: impl IntoIterator<Item = u32>) -> Self {
         if primes.into_iter().all(|q| Self::Septets.holds(q)) {
             Self::Septets
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn tensor_cores_are_used_where_they_win() {
         let compute = |major, minor| Compute { major, minor };
-        for device in [compute(8, 0), compute(8, 6), compute(9, 0), compute(12, 0)] {
+        for device in [compute(7, 5), compute(8, 0), compute(8, 6), compute(9, 0), compute(12, 0)] {
             assert_eq!(Form::choose(device, [134_176_769, 67_043_329]), Form::Septets);
         }
         for device in [compute(8, 0), compute(9, 0), compute(10, 0)] {
             assert_eq!(Form::choose(device, [134_176_769, 536_608_769]), Form::Octets);
         }
-        for device in [compute(8, 6), compute(8, 9), compute(12, 0)] {
+        for device in [compute(7, 5), compute(8, 6), compute(8, 9), compute(12, 0)] {
             assert_eq!(Form::choose(device, [536_608_769]), Form::Words);
         }
     }

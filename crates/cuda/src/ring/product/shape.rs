@@ -151,8 +151,8 @@ pub(super) struct Chunk {
 mod tests {
     use super::*;
 
-    /// Bytes of shared memory of a block on 8.6, 8.0 and 9.0.
-    const DEVICES: [usize; 3] = [99 << 10, 163 << 10, 227 << 10];
+    /// Bytes of shared memory of a block on 7.5, 8.6, 8.0 and 9.0.
+    const DEVICES: [usize; 4] = [64 << 10, 99 << 10, 163 << 10, 227 << 10];
 
     fn shapes() -> impl Iterator<Item = Shape> {
         let sizes = [(1, 1), (8, 1280), (17, 33), (256, 256), (300, 1320), (4096, 512)];
@@ -170,7 +170,7 @@ mod tests {
             for (queries, shared_bytes) in
                 (1..=MOST_QUERIES).flat_map(|queries| DEVICES.map(|shared_bytes| (queries, shared_bytes)))
             {
-                let shape = Shape { warpgroups: shape.warpgroups && shared_bytes == DEVICES[2], ..shape };
+                let shape = Shape { warpgroups: shape.warpgroups && shared_bytes == DEVICES[3], ..shape };
                 let block = shape.block(queries, shared_bytes);
                 assert!(block.shared <= shared_bytes, "{shape:?}, {queries} queries: {block:?}");
                 assert!((1..=MOST_PANEL).contains(&block.panel) && block.columns * block.rows <= MOST_WARPS);
