@@ -4,7 +4,8 @@
 //! operation uses it. All kernels give the same bytes.
 //!
 //! `unsafe` is confined to the modules named after an instruction set, whose functions take a token
-//! that only detection can make, to the memory maps of `memory`, and to cache hints.
+//! that only detection can make, to the memory maps of `memory`, to cache hints, and to the policy
+//! of threads in `priority`.
 
 // Other processors run the portable kernels, which use only a part of the common definitions.
 #![cfg_attr(

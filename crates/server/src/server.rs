@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use spirea_backend::{BackendError, BackendId};
+use spirea_cpu::priority::use_idle_time;
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{Engine, KeyRegistry, LoadError};
 use spirea_protocols::{Opening, ProtocolError};
@@ -180,6 +181,8 @@ impl Server {
         let opened = Stamps::of(&config);
         let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
+        // Publications use the time of idle processors.
+        use_idle_time();
         let opening = Opening { residence: config.residence, party: config.party, ..Opening::default() };
         let open = |folder: &PathBuf| {
             let source = Source::open(folder, config.signing_key.as_deref(), config.follow.as_ref())?;

@@ -3,8 +3,12 @@
 //! Such work runs on threads of its own: look-ups neither wait behind its loops in a queue of
 //! tasks, nor share a processor with it in equal parts. This also applies to the loops of code that
 //! knows no backend, because rayon runs a loop in the pool of the thread that starts the loop. On
-//! systems other than Linux, threads have no priority of their own, so only the queues are
-//! separate.
+//! Linux, its threads have a nice value, and in a program that asks for it, they use the time of
+//! idle processors ([`use_idle_time`]). On other systems, threads have no priority of their own, so
+//! only the queues are separate.
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod idle;
 
 use std::cell::Cell;
 
@@ -13,12 +17,23 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 /// Nice value of threads of low priority above that of the process. While all processors are busy,
 /// such a thread gets a tenth of the time of a normal thread, so that its work ends under any load.
+/// It has no effect while the thread uses the time of idle processors.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const NICER: i32 = 10;
 
 thread_local! {
     static IS_LOW: Cell<bool> = const { Cell::new(false) };
 }
+#[cfg(any(target_os = "linux", target_os = "android"))]
+thread_local! {
+    static WATCHED: std::cell::RefCell<Option<idle::Watched>> = const { std::cell::RefCell::new(None) };
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use idle::use_idle_time;
+/// Does nothing: threads have no priority of their own on this system.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn use_idle_time() {}
 
 /// Returns true if the calling thread's operations belong on threads of low priority.
 pub(crate) fn is_low() -> bool {
@@ -33,7 +48,16 @@ pub fn lower_priority() {
     // The kernel refuses no thread that becomes nicer; without its consent the work is only
     // separate.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = low().and_then(|nice| rustix::process::setpriority_process(None, nice));
+    {
+        let _ = become_nicer();
+        WATCHED.with_borrow_mut(|watched| *watched = watched.take().or_else(idle::Watched::new));
+    }
+}
+
+/// Gives the calling thread the nice value of threads of low priority.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn become_nicer() -> rustix::io::Result<()> {
+    low().and_then(|nice| rustix::process::setpriority_process(None, nice))
 }
 
 /// Returns the nice value of threads of low priority. The main thread has that of the process; a

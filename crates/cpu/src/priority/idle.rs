@@ -1,0 +1,251 @@
+//! The time of idle processors, for threads of low priority on Linux.
+//!
+//! A thread with a high nice value is a thread like any other when the kernel chooses a processor
+//! for a thread that wakes up. Both threads of a look-up may then come to one of two processors,
+//! while the other one computes a publication. A processor with threads of the policy `SCHED_IDLE`
+//! counts as idle, and these threads leave it at once. But while other threads want all processors,
+//! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
+//! how long they waited. Threads that starve get the normal policy for a while, with their nice
+//! value. A process that may not return to the normal policy never leaves it.
+
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::thread::{Pid, gettid};
+
+/// Time between two looks of the watcher.
+const LOOK: Duration = Duration::from_millis(250);
+/// Time for which threads that starved have the normal policy.
+const RELIEF: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+/// Threads starve if they run for less than this part of the time in which they could run: the part
+/// that threads of a nice value of 10 get.
+const LEAST_PART: u32 = 10;
+
+/// Threads of low priority, and their policy.
+static THREADS: Mutex<Threads> = Mutex::new(Threads { all: Vec::new(), policy: Policy::Idle });
+/// The watcher's thread, once there is one.
+static WATCHER: OnceLock<Thread> = OnceLock::new();
+
+/// Lets threads of low priority use the time of idle processors from now on, instead of a part of
+/// all processors' time. It has no effect if the process may not give such threads the normal policy
+/// again, which takes a limit `RLIMIT_NICE` of at least 10 or the capability `CAP_SYS_NICE`, or if
+/// the kernel does not tell how long threads wait (`/proc/self/task/*/schedstat`).
+pub fn use_idle_time() {
+    static FIRST: Mutex<()> = Mutex::new(());
+    let _first = FIRST.lock();
+    if WATCHER.get().is_some() {
+        return;
+    }
+    // A thread that ends tries what threads of low priority will need.
+    let trial = || super::become_nicer().is_ok() && Policy::may_change(gettid());
+    if thread::spawn(trial).join().unwrap_or(false)
+        && let Ok(watcher) = thread::Builder::new().name("spirea-watcher".into()).spawn(watch)
+    {
+        let _ = WATCHER.set(watcher.thread().clone());
+    }
+}
+
+/// Policy of threads of low priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    /// The threads run while processors are idle.
+    Idle,
+    /// The threads get the part of the time that their nice value says.
+    Normal,
+}
+
+impl Policy {
+    /// Gives a thread of this process the policy. Returns false if the kernel refuses.
+    fn give(self, thread: Pid) -> bool {
+        let policy = match self {
+            Self::Idle => libc::SCHED_IDLE,
+            Self::Normal => libc::SCHED_OTHER,
+        };
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // musl's function of this name does nothing.
+        let call = libc::SYS_sched_setscheduler;
+        // SAFETY: the kernel reads the parameters, and changes this thread alone.
+        unsafe { libc::syscall(call, thread.as_raw_nonzero(), policy, &raw const parameters) == 0 }
+    }
+
+    /// Returns true if a thread, which is the calling one, may leave the normal policy and return,
+    /// and if the kernel tells its times.
+    fn may_change(thread: Pid) -> bool {
+        Times::of(thread).is_some() && Self::Idle.give(thread) && Self::Normal.give(thread)
+    }
+}
+
+/// Threads of low priority.
+struct Threads {
+    all: Vec<Pid>,
+    policy: Policy,
+}
+
+impl Threads {
+    /// Gives all threads, and those that come later, a policy.
+    fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        for &thread in &self.all {
+            policy.give(thread);
+        }
+    }
+}
+
+/// A thread that the watcher looks at, until it ends.
+pub(super) struct Watched(Pid);
+
+impl Watched {
+    /// Hands the calling thread to the watcher; `None` if there is none.
+    pub(super) fn new() -> Option<Self> {
+        let (watcher, thread) = (WATCHER.get()?, gettid());
+        let mut threads = THREADS.lock();
+        threads.policy.give(thread);
+        threads.all.push(thread);
+        watcher.unpark();
+        Some(Self(thread))
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        THREADS.lock().all.retain(|&thread| thread != self.0);
+    }
+}
+
+/// How long a thread ran, and how long it waited for a processor, since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    ran: Duration,
+    waited: Duration,
+}
+
+impl Times {
+    /// Returns a thread's times; `None` if it has ended, or if the kernel does not tell.
+    fn of(thread: Pid) -> Option<Self> {
+        let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
+        Self::parse(&std::fs::read_to_string(path).ok()?)
+    }
+
+    /// Parses two numbers of nanoseconds, and whatever follows them.
+    fn parse(text: &str) -> Option<Self> {
+        let mut times = text.split_whitespace().map(|number| number.parse().map(Duration::from_nanos));
+        Some(Self { ran: times.next()?.ok()?, waited: times.next()?.ok()? })
+    }
+}
+
+/// Looks at the threads, and chooses their policy, until the process ends.
+fn watch() {
+    let (mut before, mut starved) = (BTreeMap::new(), None);
+    loop {
+        thread::sleep(LOOK);
+        let threads = THREADS.lock().all.clone();
+        if threads.is_empty() {
+            thread::park();
+        }
+        let times = |thread: Pid| Some((thread.as_raw_nonzero(), Times::of(thread)?));
+        let now: BTreeMap<_, _> = threads.into_iter().filter_map(times).collect();
+        match starved {
+            None if starve(&before, &now) => {
+                starved = Some(Instant::now());
+                THREADS.lock().set_policy(Policy::Normal);
+            }
+            Some(since) if since.elapsed() >= RELIEF => {
+                starved = None;
+                THREADS.lock().set_policy(Policy::Idle);
+            }
+            _ => {}
+        }
+        before = now;
+    }
+}
+
+/// Returns true if threads waited for most of the time between two looks, and hardly ran.
+fn starve<Id: Ord>(before: &BTreeMap<Id, Times>, now: &BTreeMap<Id, Times>) -> bool {
+    let (mut ran, mut waited) = (Duration::ZERO, Duration::ZERO);
+    for (id, now) in now {
+        if let Some(before) = before.get(id) {
+            ran += now.ran.saturating_sub(before.ran);
+            waited += now.waited.saturating_sub(before.waited);
+        }
+    }
+    waited > LOOK / 2 && waited > (LEAST_PART - 1) * ran
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+    use crate::priority::low_priority_pool;
+
+    fn times(ran: u64, waited: u64) -> Times {
+        Times { ran: Duration::from_millis(ran), waited: Duration::from_millis(waited) }
+    }
+
+    #[test]
+    fn threads_starve_if_they_wait_and_hardly_run() {
+        let before = BTreeMap::from([(1, times(500, 10)), (2, times(0, 0))]);
+        let starved = |one: Times, two: Times| starve(&before, &BTreeMap::from([(1, one), (2, two)]));
+        assert!(starved(times(510, 230), times(3, 200)));
+        // They run for a ninth of the time in which they wait, or have no work.
+        assert!(!starved(times(530, 220), times(20, 200)));
+        assert!(!starved(times(501, 30), times(0, 0)));
+        // A thread that was not there before has no times yet.
+        assert!(!starve(&BTreeMap::new(), &before));
+        assert!(!starve(&before, &BTreeMap::from([(3, times(0, 5000))])));
+    }
+
+    #[test]
+    fn times_are_parsed() {
+        assert_eq!(Times::parse("7000000 9000000 12\n"), Some(times(7, 9)));
+        for wrong in ["", "7000000", "7000000 x 12", "-1 2 3"] {
+            assert_eq!(Times::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    fn policy() -> i64 {
+        // SAFETY: returns a property of the calling thread.
+        unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }
+    }
+
+    /// Confines the calling thread, and threads that it starts from now on, to one processor.
+    fn confine() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(None, &one).unwrap();
+    }
+
+    #[test]
+    fn threads_of_low_priority_use_idle_time_until_they_starve() {
+        use_idle_time();
+        if WATCHER.get().is_none() {
+            eprintln!("skipped: this process may not return from the policy of idle time");
+            return;
+        }
+        let before = policy();
+        let done = AtomicBool::new(false);
+        let busy = || while !done.load(Ordering::Relaxed) {};
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                confine();
+                let pool = low_priority_pool(1).unwrap();
+                // Another test may have made threads starve.
+                pool.install(|| while policy() != i64::from(libc::SCHED_IDLE) {});
+                scope.spawn(busy);
+                scope.spawn(busy);
+                pool.install(|| while policy() != i64::from(libc::SCHED_OTHER) {});
+                done.store(true, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(policy(), before);
+    }
+}
