@@ -7,7 +7,7 @@ pub enum Granularity {
     /// written to memory.
     Operations,
     /// The whole stage: a block computes a node or a game, and intermediate results do not go
-    /// through memory.
+    /// through memory. Without the shared memory for a block, the stage is computed by operations.
     Stages,
     /// Whole stages of two items: a block computes two rotations or games of a query, which share
     /// the rows of its key in shared memory. Stages for which there are no such blocks, or no room

@@ -23,8 +23,9 @@ impl Form {
     ///
     /// On the data-centre architectures (8.0, 9.0, 10.0) a processor multiplies at least 32 times
     /// as many bytes in its tensor cores as words outside of them. So 16 products of bytes are at
-    /// least twice as fast as one product of words. On the other architectures (7.5, 8.6, 8.9, 12.0)
-    /// the ratio is 16: 10 products of bytes are faster than one product of words, but 16 are not.
+    /// least twice as fast as one product of words. On the other architectures (7.5, 8.6, 8.9,
+    /// 12.0) the ratio is 16: 10 products of bytes are faster than one product of words, but 16 are
+    /// not.
     pub fn choose(compute: Compute, primes: impl IntoIterator<Item = u32>) -> Self {
         if primes.into_iter().all(|q| Self::Septets.holds(q)) {
             Self::Septets
