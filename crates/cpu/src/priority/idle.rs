@@ -32,9 +32,9 @@ static THREADS: Mutex<Threads> = Mutex::new(Threads { all: Vec::new(), policy: P
 static WATCHER: OnceLock<Thread> = OnceLock::new();
 
 /// Lets threads of low priority use the time of idle processors from now on, instead of a part of
-/// all processors' time. It has no effect if the process may not give such threads the normal policy
-/// again, which takes a limit `RLIMIT_NICE` of at least 10 or the capability `CAP_SYS_NICE`, or if
-/// the kernel does not tell how long threads wait (`/proc/self/task/*/schedstat`).
+/// all processors' time. It has no effect if the process may not give such threads the normal
+/// policy again, which takes a limit `RLIMIT_NICE` of at least 10 or the capability `CAP_SYS_NICE`,
+/// or if the kernel does not tell how long threads wait (`/proc/self/task/*/schedstat`).
 pub fn use_idle_time() {
     static FIRST: Mutex<()> = Mutex::new(());
     let _first = FIRST.lock();
@@ -117,7 +117,7 @@ impl Drop for Watched {
     }
 }
 
-/// How long a thread ran, and how long it waited for a processor, since its start.
+/// Times of a thread since its start: in which it ran, and in which it waited for a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times {
     ran: Duration,
