@@ -15,7 +15,7 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 12] = [
         Self { name: "pool", run: pool },
         Self { name: "words", run: words },
         Self { name: "warp", run: warp },
@@ -25,12 +25,13 @@ impl SelfTest {
         Self { name: "atomics", run: atomics },
         Self { name: "grid-barrier", run: grid_barrier },
         Self { name: "mma", run: mma },
-        Self { name: "common-ones", run: common_ones },
         Self { name: "rate-instructions", run: chains::instructions },
         Self { name: "rate-memory", run: chains::memory },
         Self { name: "rate-mma", run: chains::mma },
     ];
 
+    /// Self-test of products that Turing lacks.
+    const AMPERE: [Self; 1] = [Self { name: "common-ones", run: common_ones }];
     /// Self-tests of Hopper's tensor cores.
     const HOPPER: [Self; 3] = [
         Self { name: "rate-wgmma", run: chains::wgmma },
@@ -40,8 +41,10 @@ impl SelfTest {
 
     /// Returns all self-tests that apply to `device`.
     pub fn all(device: &Device) -> Vec<Self> {
-        let hopper = if device.properties().compute == Compute::WARPGROUPS { &Self::HOPPER[..] } else { &[] };
-        [&Self::ALL, hopper].concat()
+        let compute = device.properties().compute;
+        let ampere = if compute >= Compute::AMPERE { &Self::AMPERE[..] } else { &[] };
+        let hopper = if compute == Compute::WARPGROUPS { &Self::HOPPER[..] } else { &[] };
+        [&Self::ALL, ampere, hopper].concat()
     }
 
     /// Returns the test's name.
