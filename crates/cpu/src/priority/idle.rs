@@ -6,8 +6,8 @@
 //! counts as idle, and these threads leave it at once. But while other threads want all processors,
 //! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
 //! how long they waited. Threads that starve get the normal policy for a while, with their nice
-//! value: even if all processors are always busy, they get a twentieth of the time. A process that
-//! may not return to the normal policy never leaves it.
+//! value: even if all processors are always busy, they get a twentieth of the time of one. A process
+//! that may not return to the normal policy never leaves it.
 
 #![allow(unsafe_code)]
 
@@ -24,9 +24,10 @@ use rustix::thread::{Pid, gettid};
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 5000 });
 /// Time for which threads that starved have the normal policy.
 const RELIEF: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-/// Threads starve if they run for less than this part of the time in which they could run: the part
-/// that threads of a nice value of 10 get.
-const LEAST_PART: u32 = 10;
+/// Threads starve if together they run for less than this part of the time, and wait. They get more
+/// of one busy processor with a nice value of 10, and much less with the policy of idle time. They
+/// also wait for each other, and for such threads of other processes.
+const LEAST_PART: u32 = 20;
 
 /// Threads of low priority, and their policy.
 static THREADS: Mutex<Threads> = Mutex::new(Threads { all: Vec::new(), policy: Policy::Idle });
@@ -166,7 +167,7 @@ fn watch() {
     }
 }
 
-/// Returns true if threads waited for most of the time between two looks, and hardly ran.
+/// Returns true if threads hardly ran between two looks, although they could.
 fn starve<Id: Ord>(before: &BTreeMap<Id, Times>, now: &BTreeMap<Id, Times>) -> bool {
     let (mut ran, mut waited) = (Duration::ZERO, Duration::ZERO);
     for (id, now) in now {
@@ -175,7 +176,7 @@ fn starve<Id: Ord>(before: &BTreeMap<Id, Times>, now: &BTreeMap<Id, Times>) -> b
             waited += now.waited.saturating_sub(before.waited);
         }
     }
-    waited > LOOK / 2 && waited > (LEAST_PART - 1) * ran
+    waited > LOOK / 2 && LEAST_PART * ran < LOOK
 }
 
 #[cfg(test)]
@@ -195,9 +196,9 @@ mod tests {
     fn threads_starve_if_they_wait_and_hardly_run() {
         let before = BTreeMap::from([(1, times(500, 10)), (2, times(0, 0))]);
         let starved = |one: Times, two: Times| starve(&before, &BTreeMap::from([(1, one), (2, two)]));
-        assert!(starved(times(510, 230), times(3, 200)));
-        // They run for a ninth of the time in which they wait, or have no work.
-        assert!(!starved(times(530, 220), times(20, 200)));
+        assert!(starved(times(510, 230), times(2, 200)));
+        // They run for a twentieth of the time, or have no work.
+        assert!(!starved(times(510, 220), times(3, 200)));
         assert!(!starved(times(501, 30), times(0, 0)));
         // A thread that was not there before has no times yet.
         assert!(!starve(&BTreeMap::new(), &before));

@@ -31,7 +31,7 @@ fn a_kernel_runs_in_every_order() {
         assert_eq!(emulation.live(0), Live { allocations: 1, bytes: 4000 });
         device.free(memory);
         assert_eq!(emulation.live(0), Live { allocations: 0, bytes: 0 });
-        let copied = Copied { to_device: 4000, to_host: 4000, on_device: 0, between_devices: 0 };
+        let copied = Copied { to_device: 4000, to_host: 4000, on_device: 0, between_devices: 0, staged: 0 };
         assert_eq!(emulation.copied(), copied);
     });
 }
@@ -155,7 +155,8 @@ fn copies_stay_in_their_allocations() {
         stream.synchronize().unwrap();
         let expected = [[0x0707_0707; 32], [2; 32]].concat();
         assert_eq!(device.download(memory, 64).unwrap(), expected);
-        assert_eq!(emulation.copied().between_devices, 128);
+        let copied = emulation.copied();
+        assert_eq!((copied.between_devices, copied.staged), (128, 128), "no access was granted");
     });
 }
 
