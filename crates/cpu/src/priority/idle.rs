@@ -6,8 +6,8 @@
 //! counts as idle, and these threads leave it at once. But while other threads want all processors,
 //! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
 //! how long they waited. Threads that starve get the normal policy for a while, with their nice
-//! value: even if all processors are always busy, they get a twentieth of the time of one. A process
-//! that may not return to the normal policy never leaves it.
+//! value: even if all processors are always busy, they get a twentieth of the time of one. A
+//! process that may not return to the normal policy never leaves it.
 
 #![allow(unsafe_code)]
 
