@@ -293,10 +293,12 @@ def differing_kernels(one, other):
 
 
 def restricted(text, architectures):
-    """Returns the text of a manifest with the cubins for these architectures only."""
+    """Returns the text of a manifest with the cubins for these architectures only, and without sources that have none."""
     content = json.loads(text)
     for name, cubins in content["cubins"].items():
         content["cubins"][name] = {key: cubins[key] for key in cubins if key in architectures}
+        if not content["cubins"][name]:
+            del content["sources"][f"{name}.cu"]
     content["cubins"] = {name: cubins for name, cubins in content["cubins"].items() if cubins}
     return render(content) + "\n"
 
