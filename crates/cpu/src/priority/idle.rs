@@ -6,24 +6,24 @@
 //! counts as idle, and these threads leave it at once. But while other threads want all processors,
 //! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
 //! how long they waited. Threads that starve get the normal policy for a while, with their nice
-//! value: even if all processors are always busy, they get a twentieth of the time of one. A
-//! process that may not return to the normal policy never leaves it.
+//! value: even if all processors are always busy, they get a fortieth of the time. A process that
+//! may not return to the normal policy never leaves it.
 
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::thread::{Pid, gettid};
 
-/// Time between two looks of the watcher. It is longer than look-ups that come together usually
-/// keep all processors.
-const LOOK: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 5000 });
-/// Time for which threads that starved have the normal policy.
-const RELIEF: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+/// Time between two looks of the watcher.
+const LOOK: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 15_000 });
+/// Time for which threads that starved have the normal policy. It is a small part of [`LOOK`]: such
+/// threads of other processes wait meanwhile, and must not seem to starve.
+const RELIEF: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 5000 });
 /// Threads starve if together they run for less than this part of the time, and wait. They get more
 /// of one busy processor with a nice value of 10, and much less with the policy of idle time. They
 /// also wait for each other, and for such threads of other processes.
@@ -46,7 +46,8 @@ pub fn use_idle_time() {
     }
     // A thread that ends tries what threads of low priority will need.
     let trial = || super::become_nicer().is_ok() && Policy::may_change(gettid());
-    if thread::spawn(trial).join().unwrap_or(false)
+    let trial = thread::Builder::new().spawn(trial).map(|trial| trial.join().unwrap_or(false));
+    if let Ok(true) = trial
         && let Ok(watcher) = thread::Builder::new().name("spirea-watcher".into()).spawn(watch)
     {
         let _ = WATCHER.set(watcher.thread().clone());
@@ -141,29 +142,24 @@ impl Times {
     }
 }
 
-/// Looks at the threads, and chooses their policy, until the process ends.
+/// Looks at the threads, and lets them run if they starve, until the process ends.
 fn watch() {
-    let (mut before, mut starved) = (BTreeMap::new(), None);
-    loop {
-        thread::sleep(LOOK);
+    let look = || {
         let threads = THREADS.lock().all.clone();
-        if threads.is_empty() {
+        let times = |thread: Pid| Some((thread.as_raw_nonzero(), Times::of(thread)?));
+        threads.into_iter().filter_map(times).collect::<BTreeMap<_, _>>()
+    };
+    loop {
+        let before = look();
+        if before.is_empty() {
             thread::park();
         }
-        let times = |thread: Pid| Some((thread.as_raw_nonzero(), Times::of(thread)?));
-        let now: BTreeMap<_, _> = threads.into_iter().filter_map(times).collect();
-        match starved {
-            None if starve(&before, &now) => {
-                starved = Some(Instant::now());
-                THREADS.lock().set_policy(Policy::Normal);
-            }
-            Some(since) if since.elapsed() >= RELIEF => {
-                starved = None;
-                THREADS.lock().set_policy(Policy::Idle);
-            }
-            _ => {}
+        thread::sleep(LOOK);
+        if starve(&before, &look()) {
+            THREADS.lock().set_policy(Policy::Normal);
+            thread::sleep(RELIEF);
+            THREADS.lock().set_policy(Policy::Idle);
         }
-        before = now;
     }
 }
 
