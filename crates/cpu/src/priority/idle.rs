@@ -7,7 +7,7 @@
 //! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
 //! how long they waited. Threads that starve get the normal policy for a while, with their nice
 //! value: even if all processors are always busy, they get a fortieth of the time. A process that
-//! may not return to the normal policy never leaves it.
+//! could not give threads the normal policy again keeps it for all threads.
 
 #![allow(unsafe_code)]
 
@@ -21,8 +21,8 @@ use rustix::thread::{Pid, gettid};
 
 /// Time between two looks of the watcher.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 15_000 });
-/// Time for which threads that starved have the normal policy. It is a small part of [`LOOK`]: such
-/// threads of other processes wait meanwhile, and must not seem to starve.
+/// Time for which threads that starved have the normal policy. Threads of low priority in other
+/// processes wait meanwhile. They do not seem to starve, because the time is short beside [`LOOK`].
 const RELIEF: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 5000 });
 /// Threads starve if together they run for less than this part of the time, and wait. They get more
 /// of one busy processor with a nice value of 10, and much less with the policy of idle time. They
@@ -247,7 +247,7 @@ mod tests {
             scope.spawn(|| {
                 confine();
                 let pool = low_priority_pool(1).unwrap();
-                // Another test may have made threads starve.
+                // While threads of another test starve, the policy is the normal one.
                 pool.install(|| wait_for(libc::SCHED_IDLE));
                 scope.spawn(busy);
                 scope.spawn(busy);

@@ -113,7 +113,7 @@ impl Work<'_> {
         let working_set = self.working_set(queries.len());
         let chosen = working_set.granularity(self.tables.cache, self.tables.processors());
         let granularity = match self.tables.granularity.unwrap_or(chosen) {
-            Granularity::Stages | Granularity::Pairs if !self.is_whole() => Granularity::Operations,
+            Granularity::Stages | Granularity::Pairs if !self.has_room_for_items() => Granularity::Operations,
             granularity => granularity,
         };
         // Among the kernels for [`Granularity::Operations`], recombination has the most blocks
@@ -145,8 +145,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Returns true if the device has the shared memory for a whole item in a block.
-    fn is_whole(&self) -> bool {
+    /// Returns true if the device has the shared memory for blocks that compute a whole item.
+    fn has_room_for_items(&self) -> bool {
         let properties = self.tables.device.properties();
         self.tables.shared_bytes(self.tables.limbs()) <= properties.shared_bytes
     }
