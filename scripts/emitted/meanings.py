@@ -512,8 +512,7 @@ def vote(o, i):
     to, told, value = i.operands
     assert told in ("PT", "UPT")
     if value in ("PT", "UPT"):
-        # A vote for true tells which lanes have not diverged. Each fiber is alone.
-        return o.set(to, "1u << emitted::lane()")
+        return o.set(to, "EMITTED_UNDIVERGED")
     return o.set(to, f"spirea::ballot({o.predicate(value)})")
 
 

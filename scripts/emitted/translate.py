@@ -13,6 +13,11 @@ from emitted.operands import Operands, Refusal
 # Addresses of parameters among the constants, and of the first byte of shared memory, by the major version of a target.
 PARAMETERS = {7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 12: 0x380}
 SHARED = {7: 0, 8: 0, 9: 1024, 10: 1024, 12: 1024}
+# Lanes that have not diverged. Turing's code asks for them in loops that lanes leave one by one: there each lane is alone.
+# Later code asks only ahead of atomic operations, whose lanes it combines: there all lanes are together.
+ALONE = "(1u << emitted::lane())"
+TOGETHER = "spirea::ballot(true)"
+UNDIVERGED = {7: ALONE, 8: TOGETHER, 9: TOGETHER, 10: TOGETHER, 12: TOGETHER}
 TARGET = re.compile(r"`\(([^)]*)\)")
 BRANCHES = re.compile(r'"BRANCH_TARGETS ([^"]*)"')
 # Branches of warps that have diverged, which a warp of fibers never reports.
@@ -129,6 +134,7 @@ def source(disassembly, image, architecture):
     lines = [
         f"#define EMITTED_PARAMETERS {PARAMETERS[major]}u",
         f"#define EMITTED_SHARED {SHARED[major]}u",
+        f"#define EMITTED_UNDIVERGED {UNDIVERGED[major]}",
         '#include "emitted.hpp"',
         "",
         "namespace {",

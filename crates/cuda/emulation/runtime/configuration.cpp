@@ -15,6 +15,7 @@ Limits driver::limits(int compute) {
     switch (compute) {
         case 75: return {64 << 10, 64 << 10, 0, 1024, 16};
         case 80: return {163 << 10, 164 << 10, 1 << 10, 2048, 32};
+        case 87: return {163 << 10, 164 << 10, 1 << 10, 1536, 16};
         case 86: return {99 << 10, 100 << 10, 1 << 10, 1536, 16};
         case 89:
         case 120: return {99 << 10, 100 << 10, 1 << 10, 1536, 24};

@@ -16,10 +16,10 @@ pub const GRANULARITIES: [Granularity; 3] =
 /// Enough bits to show every wrong residue.
 pub const ALL_BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
 
-/// Returns a device that multiplies words: products of bytes take longer to emulate and have their
-/// own tests.
+/// Returns a device that multiplies words, because products of bytes take longer to emulate and
+/// have their own tests. Its blocks have the shared memory for pairs of items of every ring.
 pub fn device() -> Config {
-    Config { compute: (8, 6), ..Config::default() }
+    Config { compute: (8, 7), ..Config::default() }
 }
 
 pub fn emulation() -> &'static Emulation {
