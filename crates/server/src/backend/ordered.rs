@@ -84,9 +84,9 @@ impl Backends {
         self.ordered.len() < before
     }
 
-    /// Returns true if no backend is left.
-    pub fn is_empty(&self) -> bool {
-        self.ordered.is_empty()
+    /// Returns the number of backends that are left.
+    pub fn count(&self) -> usize {
+        self.ordered.len()
     }
 
     /// Returns true if databases are offered to a device before the processor.

@@ -119,9 +119,9 @@ impl Library {
         tracing::error!(%reason, "a {device} failed");
         for (name, entry) in &self.entries {
             let _turn = entry.turn();
-            let reopened = match self.loader.has_backend() {
-                true => self.reopen(name, entry),
-                false => Err(format!("its {device} failed ({reason}); start the server again")),
+            let reopened = match self.loader.backends() {
+                1.. => self.reopen(name, entry),
+                0 => Err(format!("its {device} failed ({reason}); start the server again")),
             };
             if let Err(cause) = reopened {
                 self.engine.fail(name, cause);

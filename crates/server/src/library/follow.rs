@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use spirea_cpu::priority::at_low_priority;
-use spirea_protocols::Version;
-use spirea_store::repository::{BucketPublisher, Offer, Trust};
+use spirea_engine::Database;
+use spirea_store::repository::{BucketPublisher, Offer, StoredRecord, Trust};
 
 use super::entries::Library;
 use super::followers::FollowerId;
@@ -14,9 +14,10 @@ use super::loader::Loader;
 use super::source::Source;
 use super::thread::spawn;
 use super::version_files::VersionFiles;
+use crate::apple::Opened;
 use crate::follow::{Follow, FollowError, Look, Origin};
 
-/// Maximum time between looks while a received version does not answer yet.
+/// Maximum time between looks while a version that has arrived does not answer yet.
 const WAITING: Duration = Duration::from_millis(500);
 /// Longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
@@ -39,45 +40,68 @@ impl Library {
     /// Copies the current version of the followed server if it is new, and makes it answer. When
     /// this fails, the former version continues to answer.
     ///
-    /// `received` is a version whose files are here and which does not answer yet.
+    /// `arrived` is a version that waits for the followed server to answer from it.
     fn follow_once(
         self: &Arc<Self>,
         name: &str,
         follow: &Follow,
         bucket: Option<&BucketPublisher>,
         follower: &FollowerId,
-        received: Option<Version>,
+        arrived: &mut Option<Arrived>,
     ) -> Result<Outcome, FollowError> {
         let (entry, repository) = self.entry(name).map_err(|error| FollowError::Load(error.to_string()))?;
         let ending = Arc::clone(&self.ending);
-        let has = received.or_else(|| Some(repository.current()?.version));
+        let waiting = arrived.as_ref().map(|arrived| arrived.record.version());
+        let has = waiting.or_else(|| Some(repository.current()?.version));
         let look = Look { follower: *follower, has };
         let publisher = Origin::new(follow, name, bucket, look, move || ending.has_come())?;
         let trust = Trust { name, key: follow.key.as_ref(), disk: follow.disk };
-        let (record, answers) = match repository.offered(&publisher, trust)? {
+        let (stored, answers) = match repository.offered(&publisher, trust)? {
             Offer::Nothing => return Ok(Outcome::Nothing),
             Offer::Same => return Ok(Outcome::Same),
             Offer::Newer { record, answers } => (record, answers),
         };
-        self.engine.expect(name, record.version());
-        at_low_priority(|| {
-            let record = repository.receive(&publisher, &record, trust)?;
-            if !answers {
-                return Ok(Outcome::Received(record.version));
-            }
-            let version = VersionFiles::from(record.clone());
-            let protocol = &version.base.manifest().protocol;
-            protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
-            let _turn = entry.turn();
-            // The version is opened before it becomes current on disk, so that a version that
-            // cannot be loaded here is not adopted.
-            let served = self.open(name, &version, Loader::open_interim).map_err(FollowError::Load)?;
-            let apple = self.open_apple(name, &version.base).map_err(FollowError::Load)?;
-            let sequence = record.sequence;
-            repository.commit_copy(record)?;
-            self.put(name, &version, served, apple);
-            Ok(Outcome::Adopted { sequence })
-        })
+        self.engine.expect(name, stored.version());
+        let receive = || repository.receive(&publisher, &stored, trust);
+        let backends = self.loader.backends();
+        let known = arrived.take().filter(|known| known.record == stored && known.backends == backends);
+        let (record, opened) = match known {
+            Some(known) => (receive()?, known),
+            None => at_low_priority(|| {
+                let record = receive()?;
+                let version = VersionFiles::from(record.clone());
+                let (parts, apple) = self.open_arrived(name, &version).map_err(FollowError::Load)?;
+                Ok::<_, FollowError>((record, Arrived { record: stored.clone(), parts, apple, backends }))
+            })?,
+        };
+        if !answers {
+            *arrived = Some(opened);
+            return Ok(Outcome::Arrived);
+        }
+        let version = VersionFiles::from(record.clone());
+        let _turn = entry.turn();
+        let served = self.open(name, &version, |loader, snapshot| {
+            let known = opened.parts.iter().find(|part| part.identity().version == snapshot.version());
+            known.map_or_else(|| loader.open_interim(snapshot), |known| Ok(Arc::clone(known)))
+        });
+        let (served, sequence) = (served.map_err(FollowError::Load)?, record.sequence);
+        repository.commit_copy(record)?;
+        self.put(name, &version, served, opened.apple);
+        Ok(Outcome::Adopted { sequence })
+    }
+
+    /// Opens a version whose files have arrived. It is opened before it becomes current on disk, so
+    /// that a version that cannot be loaded here is not adopted, and before its publisher answers
+    /// from it, so that clients do not wait for the opening.
+    fn open_arrived(
+        &self,
+        name: &str,
+        version: &VersionFiles,
+    ) -> Result<(Vec<Arc<Database>>, Opened), String> {
+        let protocol = &version.base.manifest().protocol;
+        protocol.party(self.loader.opening()).map_err(|error| error.to_string())?;
+        let served = self.open(name, version, Loader::open_interim)?;
+        Ok((served.parts().cloned().collect(), self.open_apple(name, &version.base)?))
     }
 
     /// Clears a refusal that operators see, by publishing the newest version again.
@@ -88,6 +112,15 @@ impl Library {
     }
 }
 
+/// A version whose files are here and whose parts are open, but which does not answer yet.
+struct Arrived {
+    record: Box<StoredRecord>,
+    parts: Vec<Arc<Database>>,
+    apple: Opened,
+    /// Number of backends when the parts were opened. A device that fails takes its parts along.
+    backends: usize,
+}
+
 /// Result of a look at the followed server or bucket.
 enum Outcome {
     /// The followed server has no version yet.
@@ -95,7 +128,7 @@ enum Outcome {
     /// The followed server's current version answers here.
     Same,
     /// The followed server's current version was copied, but does not answer at that server yet.
-    Received(Version),
+    Arrived,
     /// The followed server's current version was copied, and answers here.
     Adopted {
         /// Number of the version.
@@ -105,7 +138,7 @@ enum Outcome {
 
 /// Looks at the followed server again and again, until this server has ended.
 fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
-    let (mut failures, mut received) = (0, None);
+    let (mut failures, mut arrived) = (0, None);
     let mut follower = [0; 16];
     if let Err(error) = getrandom::fill(&mut follower) {
         tracing::error!(database = %name, %error, "the system gives no randomness for the name of a follower");
@@ -120,20 +153,20 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
     };
     loop {
         let Some(strong) = library.upgrade() else { return };
-        let interval = match strong.follow_once(name, follow, bucket.as_ref(), &follower, received) {
+        let interval = match strong.follow_once(name, follow, bucket.as_ref(), &follower, &mut arrived) {
             Ok(outcome) => {
                 if failures > 0 {
                     tracing::info!(database = %name, "following works again");
                     strong.clear_refusal(name);
                 }
-                (failures, received) = (0, None);
+                failures = 0;
                 match outcome {
-                    Outcome::Nothing | Outcome::Same => follow.interval,
-                    // The publisher waits for this server, and clients for the publisher.
-                    Outcome::Received(version) => {
-                        received = Some(version);
-                        follow.interval.min(WAITING)
+                    Outcome::Nothing | Outcome::Same => {
+                        arrived = None;
+                        follow.interval
                     }
+                    // The publisher waits for this server, and clients for the publisher.
+                    Outcome::Arrived => follow.interval.min(WAITING),
                     // The next look follows at once: another version may have come during the
                     // transfer, and the look reports that this version has arrived.
                     Outcome::Adopted { sequence } => {
@@ -147,7 +180,7 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
                 tracing::warn!(database = %name, %error, "following failed; the former version goes on answering");
                 strong.engine.refuse(name, error.to_string());
                 failures += 1;
-                if received.is_some() { follow.interval.min(WAITING) } else { follow.interval }
+                if arrived.is_some() { follow.interval.min(WAITING) } else { follow.interval }
             }
         };
         let ending = Arc::clone(&strong.ending);

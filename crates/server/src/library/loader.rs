@@ -175,9 +175,9 @@ impl Loader {
         self.write().lose(device)
     }
 
-    /// Returns true if some backend is left for the databases of a failed device.
-    pub fn has_backend(&self) -> bool {
-        !self.read().is_empty()
+    /// Returns the number of backends that are left for databases.
+    pub fn backends(&self) -> usize {
+        self.read().count()
     }
 
     /// Returns the processor, for computations other than answers.

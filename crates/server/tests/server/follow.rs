@@ -158,6 +158,42 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     }
 }
 
+/// A version is open at a follower before its publisher answers from it, so that clients do not
+/// wait for the follower.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_follower_opens_a_version_before_its_publisher_answers_from_it() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let long = Duration::from_secs(120);
+    let publisher = serve_with(ServerConfig { activate_after: Some(long), ..config(&path) });
+    let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
+    let former = served(&publisher);
+    eventually("the follower", || served(&follower) == former);
+    // This one never has the next version until it says so.
+    let report = |has: &str| {
+        let look = format!("?follower={}&has={has}", "ab".repeat(16));
+        let seen = publisher.get_admin(&format!("/v1/admin/databases/table/record{look}"), "");
+        assert_eq!(seen.status, 200);
+    };
+    report(former.as_ref().unwrap());
+    thread::scope(|scope| {
+        let change = br#"{"key": "key-4", "value": "changed"}"#;
+        let publishing = scope.spawn(|| publish(&publisher, "changes", change));
+        let deltas = replica(folder.path()).join("deltas");
+        eventually("an open delta", || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.contains(deltas.to_str().unwrap())
+        });
+        assert!(!publishing.is_finished());
+        assert_eq!((served(&follower), served(&publisher)), (former.clone(), former));
+        let version = StoredRecord::from_bytes(&record(&path).unwrap()).unwrap().version();
+        report(&version.to_string());
+        publishing.join().unwrap();
+        eventually("the follower", || served(&follower) == Some(version.to_string()));
+    });
+}
+
 #[test]
 fn a_follower_waits_for_a_first_version() {
     let folder = tempdir().unwrap();
