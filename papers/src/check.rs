@@ -21,6 +21,9 @@ pub struct Model<'a> {
     /// Computes the claims in parts, the cheapest part first. A refused file is an error; claims
     /// that the parameters do not allow are left out.
     pub compute: &'a (dyn Fn(&str) -> Result<Vec<Part>, String> + Sync),
+    /// Returns true for the key of a parameter whose effect is to be tested. Fitted parameters are
+    /// always tested, because rows name those that move them.
+    pub is_tested: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 /// Part of a model's claims, computed on demand.
@@ -32,7 +35,7 @@ impl Model<'_> {
     }
 
     /// Checks that the file lists every parameter, that each row agrees with its kind, and that
-    /// each parameter has the effect that the file states. Returns the problems.
+    /// each tested parameter has the effect that the file states. Returns the problems.
     ///
     /// # Panics
     /// If the model refuses its own file.
@@ -50,10 +53,11 @@ impl Model<'_> {
         for key in keys.symmetric_difference(&listed) {
             problems.push(format!("{key}: a parameter of the model or of the paper's file alone"));
         }
-        let effects: Vec<Effect> =
-            self.paper.parameters.par_iter().map(|it| self.effect(it, &table, &claims)).collect();
+        let is_tested = |it: &&Parameter| it.origin == Origin::Fitted || (self.is_tested)(&it.key);
+        let tested: Vec<&Parameter> = self.paper.parameters.iter().filter(is_tested).collect();
+        let effects: Vec<Effect> = tested.par_iter().map(|it| self.effect(it, &table, &claims)).collect();
         let mut moved: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-        for (parameter, effect) in self.paper.parameters.iter().zip(effects) {
+        for (parameter, effect) in tested.into_iter().zip(effects) {
             match (effect, &parameter.unnoticed) {
                 (Effect::Moves(rows), _) => {
                     rows.into_iter().for_each(|row| moved.entry(row).or_default().extend([&*parameter.key]));

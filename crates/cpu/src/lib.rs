@@ -5,7 +5,7 @@
 //!
 //! `unsafe` is confined to the modules named after an instruction set, whose functions take a token
 //! that only detection can make, to the memory maps of `memory`, to cache hints, and to the policy
-//! of threads in `priority`.
+//! of threads and the free memory of heaps in `priority`.
 
 // Other processors run the portable kernels, which use only a part of the common definitions.
 #![cfg_attr(

@@ -7,6 +7,7 @@
 //! idle processors ([`use_idle_time`]). On other systems, threads have no priority of their own, so
 //! only the queues are separate.
 
+mod heap;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod idle;
 
@@ -81,7 +82,7 @@ static UNUSED: Mutex<Vec<ThreadPool>> = Mutex::new(Vec::new());
 /// Runs `work` and the loops in it at low priority, on threads that have no other work meanwhile,
 /// and waits for its end. `work` may therefore hold locks during its loops: a thread that waits for
 /// the end of a loop takes no other work that needs the same locks. If the system gives no threads,
-/// runs `work` on the calling thread.
+/// runs `work` on the calling thread. Memory that `work` has freed returns to the system.
 ///
 /// # Panics
 /// If `work` panics.
@@ -96,6 +97,9 @@ pub fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if unused.len() < MOST_UNUSED {
         unused.push(pool);
     }
+    drop(unused);
+    // A thread of low priority could hold the locks of heaps for long.
+    heap::return_free_memory();
     result
 }
 

@@ -17,7 +17,8 @@ const READABLE: HeaderValue = HeaderValue::from_static("accept-ranges,content-ra
 const MEMORY: HeaderValue = HeaderValue::from_static("86400");
 
 /// Adds the CORS headers. They allow requests from pages, and list the response headers that pages
-/// may read. Every `OPTIONS` request is treated as a preflight.
+/// may read. Every `OPTIONS` request is treated as a preflight, and also gets the methods of its
+/// path; the layer of `tower_http` would respond without them.
 pub(super) async fn admit_pages(request: Request, next: Next) -> Response {
     let preflight = request.method() == Method::OPTIONS;
     let asked = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();

@@ -1,6 +1,7 @@
 //! The simulator, compared with its paper: `papers/ive.toml` has the paper's values, and states the
 //! effect of each parameter.
 
+use spirea_conformance::{Count, is_drawn};
 use spirea_ive::arch::Arch;
 use spirea_ive::reproduce::{PARTS, Reproduction};
 use spirea_papers::check::{Model, Part, with_values};
@@ -16,9 +17,15 @@ fn compute(text: &str) -> Result<Vec<Part>, String> {
     Ok(PARTS.map(part).into())
 }
 
+/// The short and the full form draw the parameters whose effects they test.
 #[test]
 fn rows_and_parameters_are_as_the_file_says() {
-    let model = Model { paper: &Paper::read(IVE), parameters: Arch::ive_text(), compute: &compute };
+    let paper = &Paper::read(IVE);
+    let keys: Vec<&str> = paper.parameters.iter().map(|parameter| &*parameter.key).collect();
+    let count = Count { short: 20, full: 20 };
+    let is_tested = |key: &str| is_drawn("parameters of the accelerator", &keys, count, key);
+    let parameters = Arch::ive_text();
+    let model = Model { paper, parameters, compute: &compute, is_tested: &is_tested };
     assert_eq!(model.problems(), [""; 0]);
 }
 
