@@ -98,7 +98,8 @@ pub fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         unused.push(pool);
     }
     drop(unused);
-    // A thread of low priority could hold the locks of heaps for long.
+    // The calling thread does this: one of low priority may wait for a processor while it holds a
+    // heap's lock, which look-ups need.
     heap::return_free_memory();
     result
 }

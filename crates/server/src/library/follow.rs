@@ -117,7 +117,8 @@ struct Arrived {
     record: Box<StoredRecord>,
     parts: Vec<Arc<Database>>,
     apple: Opened,
-    /// Number of backends when the parts were opened. A device that fails takes its parts along.
+    /// Number of backends when the parts were opened. If a device has failed since, the parts are
+    /// opened again.
     backends: usize,
 }
 

@@ -170,7 +170,8 @@ fn a_follower_opens_a_version_before_its_publisher_answers_from_it() {
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     let former = served(&publisher);
     eventually("the follower", || served(&follower) == former);
-    // This one never has the next version until it says so.
+    // A second follower, which reports the next version only at the end. Until then, the publisher
+    // waits for it.
     let report = |has: &str| {
         let look = format!("?follower={}&has={has}", "ab".repeat(16));
         let seen = publisher.get_admin(&format!("/v1/admin/databases/table/record{look}"), "");

@@ -17,7 +17,7 @@ fn compute(text: &str) -> Result<Vec<Part>, String> {
     Ok(PARTS.map(part).into())
 }
 
-/// The short and the full form draw the parameters whose effects they test.
+/// The long form changes every parameter. The short and the full form draw some of them.
 #[test]
 fn rows_and_parameters_are_as_the_file_says() {
     let paper = &Paper::read(IVE);
