@@ -181,8 +181,6 @@ impl Server {
         let opened = Stamps::of(&config);
         let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
-        // Publications use the time of idle processors.
-        use_idle_time();
         let opening = Opening { residence: config.residence, party: config.party, ..Opening::default() };
         let open = |folder: &PathBuf| {
             let source = Source::open(folder, config.signing_key.as_deref(), config.follow.as_ref())?;
@@ -448,12 +446,14 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
 
 /// Serves on a runtime of its own until SIGINT or SIGTERM; calls `bound` with the addresses once
 /// the ports are bound. SIGHUP makes the server read the certificate, the tokens, the private
-/// tokens, the gateway's keys and the folders of snapshots again.
+/// tokens, the gateway's keys and the folders of snapshots again. Publications use the time of idle
+/// processors ([`use_idle_time`]).
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.
 pub fn serve(mut config: ServerConfig, bound: impl FnOnce(Addresses)) -> Result<(), ServeError> {
     make_room(&mut config.limits);
+    use_idle_time();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -5,29 +5,32 @@
 //! while the other one computes a publication. A processor with threads of the policy `SCHED_IDLE`
 //! counts as idle, and these threads leave it at once. But while other threads want all processors,
 //! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
-//! how long they waited. Threads that starve get the normal policy for a while, with their nice
-//! value: even if all processors are always busy, they get a fortieth of the time. A process that
-//! could not give threads the normal policy again keeps it for all threads.
+//! how long they waited. Threads that starve get the normal policy, with their nice value, until
+//! they have run for a while. A process that could not give threads the normal policy again keeps
+//! it for all threads.
 
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::thread::{Pid, gettid};
 
 /// Time between two looks of the watcher.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 15_000 });
-/// Time for which threads that starved have the normal policy. Threads of low priority in other
-/// processes wait meanwhile. They do not seem to starve, because the time is short beside [`LOOK`].
-const RELIEF: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 5000 });
-/// Threads starve if together they run for less than this part of the time, and wait. If processors
-/// are always busy, reliefs give threads this part: a tenth of a quarter of the time, with a nice
-/// value of 10. Threads that get more without reliefs do not need them.
-const LEAST_PART: u32 = 40;
+/// Threads starve if together they run for less than this time between two looks, and wait.
+const STARVED: Duration = LOOK.checked_div(20).unwrap();
+/// Threads that starved have the normal policy until together they have run for this time. If only
+/// threads of low priority in other processes held the processors, this takes so little time that
+/// those do not starve.
+const RELIEF: Duration = LOOK.checked_div(5).unwrap();
+/// Maximum time of a relief.
+const LONGEST_RELIEF: Duration = LOOK.saturating_mul(4);
+/// Time between two looks during a relief.
+const RELIEF_LOOK: Duration = LOOK.checked_div(60).unwrap();
 
 /// Threads of low priority, and their policy.
 static THREADS: Mutex<Threads> = Mutex::new(Threads { all: Vec::new(), policy: Policy::Idle });
@@ -142,37 +145,58 @@ impl Times {
     }
 }
 
+/// Times of threads by their numbers.
+type AllTimes = BTreeMap<i32, Times>;
+
+/// Returns the times of all threads of low priority.
+fn look() -> AllTimes {
+    let threads = THREADS.lock().all.clone();
+    let times = |thread: Pid| Some((thread.as_raw_nonzero().get(), Times::of(thread)?));
+    threads.into_iter().filter_map(times).collect()
+}
+
 /// Looks at the threads, and lets them run if they starve, until the process ends.
 fn watch() {
-    let look = || {
-        let threads = THREADS.lock().all.clone();
-        let times = |thread: Pid| Some((thread.as_raw_nonzero(), Times::of(thread)?));
-        threads.into_iter().filter_map(times).collect::<BTreeMap<_, _>>()
-    };
     loop {
         let before = look();
         if before.is_empty() {
             thread::park();
         }
         thread::sleep(LOOK);
-        if starve(&before, &look()) {
+        let now = look();
+        if starve(&before, &now) {
             THREADS.lock().set_policy(Policy::Normal);
-            thread::sleep(RELIEF);
+            relieve(&now);
             THREADS.lock().set_policy(Policy::Idle);
         }
     }
 }
 
-/// Returns true if threads hardly ran between two looks, although they could.
-fn starve<Id: Ord>(before: &BTreeMap<Id, Times>, now: &BTreeMap<Id, Times>) -> bool {
-    let (mut ran, mut waited) = (Duration::ZERO, Duration::ZERO);
-    for (id, now) in now {
-        if let Some(before) = before.get(id) {
-            ran += now.ran.saturating_sub(before.ran);
-            waited += now.waited.saturating_sub(before.waited);
+/// Waits until threads have run for the time of a relief.
+fn relieve(before: &AllTimes) {
+    let began = Instant::now();
+    while began.elapsed() < LONGEST_RELIEF && between(before, &look()).ran < RELIEF {
+        thread::sleep(RELIEF_LOOK);
+    }
+}
+
+/// Returns the sum of all threads' times between two looks. A thread that was not there before
+/// counts from the next look on.
+fn between(before: &AllTimes, now: &AllTimes) -> Times {
+    let mut sum = Times { ran: Duration::ZERO, waited: Duration::ZERO };
+    for (thread, now) in now {
+        if let Some(before) = before.get(thread) {
+            sum.ran += now.ran.saturating_sub(before.ran);
+            sum.waited += now.waited.saturating_sub(before.waited);
         }
     }
-    waited > LOOK / 2 && LEAST_PART * ran < LOOK
+    sum
+}
+
+/// Returns true if threads hardly ran between two looks, although they could.
+fn starve(before: &AllTimes, now: &AllTimes) -> bool {
+    let Times { ran, waited } = between(before, now);
+    waited > LOOK / 2 && ran < STARVED
 }
 
 #[cfg(test)]
@@ -193,9 +217,9 @@ mod tests {
     fn threads_starve_if_they_wait_and_hardly_run() {
         let before = BTreeMap::from([(1, times(500, 10)), (2, times(0, 0))]);
         let starved = |one: Times, two: Times| starve(&before, &BTreeMap::from([(1, one), (2, two)]));
-        assert!(starved(times(504, 230), times(2, 200)));
-        // They run for a fortieth of the time, or have no work.
-        assert!(!starved(times(504, 220), times(3, 200)));
+        assert!(starved(times(510, 230), times(2, 200)));
+        // They run for a twentieth of the time, or have no work.
+        assert!(!starved(times(510, 220), times(3, 200)));
         assert!(!starved(times(501, 30), times(0, 0)));
         // A thread that was not there before has no times yet.
         assert!(!starve(&BTreeMap::new(), &before));

@@ -188,7 +188,7 @@ impl Reply {
 
 pub fn dial(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(PUBLICATION)).unwrap();
     stream
 }
 
@@ -201,7 +201,7 @@ pub fn dial_from(from: [u8; 4], address: SocketAddr) -> TcpStream {
         socket.connect(address).await.unwrap().into_std().unwrap()
     });
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(PUBLICATION)).unwrap();
     stream
 }
 
@@ -232,14 +232,26 @@ pub fn read(stream: &mut TcpStream) -> Reply {
     Reply::parse(&response)
 }
 
-/// Upper bound for anything that must not wait forever, on a heavily loaded machine.
+/// Upper bound for what must not wait forever, on a heavily loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(25);
+/// Upper bound for publications, and for responses that may wait for them. A publication has a low
+/// priority, and waits while other tests use all processors.
+const PUBLICATION: Duration = Duration::from_secs(600);
 
 /// Waits until `condition` holds.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    within(PATIENCE, what, condition);
+}
+
+/// Waits until `condition` holds, which takes a publication.
+pub fn once_published(what: &str, condition: impl Fn() -> bool) {
+    within(PUBLICATION, what, condition);
+}
+
+fn within(longest: Duration, what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < longest, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

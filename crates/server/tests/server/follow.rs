@@ -19,7 +19,7 @@ use spirea_store::{Repository, Silent};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, eventually};
+use crate::fixture::{Running, eventually, once_published};
 use crate::publish::{config, repository, serve_with, snapshot};
 use crate::tls::Authority;
 
@@ -87,8 +87,8 @@ fn a_follower_answers_from_the_publisher_s_versions() {
     ];
     for (what, body) in steps {
         publish(&publisher, what, body);
-        eventually(what, || record(&replica(folder.path())) == record(&path));
-        eventually(what, || served(&follower) == served(&publisher));
+        once_published(what, || record(&replica(folder.path())) == record(&path));
+        once_published(what, || served(&follower) == served(&publisher));
     }
     // Clients of the former versions were answered, and follow.
     assert_eq!(ask(&mut client, "key-3"), "value 3 of edition 1");
@@ -121,14 +121,14 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     // The publisher knows the follower once the follower has reported its first version.
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed first"}"#);
-    eventually("the follower", || served(&follower) == served(&publisher));
+    once_published("the follower", || served(&follower) == served(&publisher));
     let started = Instant::now();
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
     assert!(started.elapsed() < long, "the follower has the version");
     let version = StoredRecord::from_bytes(&record(&path).unwrap()).unwrap();
     let files = replica(folder.path()).join("deltas").join(version.delta.unwrap().to_string());
     assert!(files.join("manifest.json").exists());
-    eventually("the follower", || served(&follower) == served(&publisher));
+    once_published("the follower", || served(&follower) == served(&publisher));
     end(publisher, &path);
     end(follower, &replica(folder.path()));
 
@@ -136,7 +136,7 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     let publisher = serve_with(ServerConfig { activate_after: Some(short), ..config(&path) });
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     let former = served(&publisher);
-    eventually("the follower", || served(&follower) == former);
+    once_published("the follower", || served(&follower) == former);
     let look = format!("?follower={}&has={}", "ab".repeat(16), "00".repeat(32));
     let seen = publisher.get_admin(&format!("/v1/admin/databases/table/record{look}"), "");
     assert_eq!((seen.status, seen.header("spirea-answering")), (200, former.as_deref()));
@@ -151,7 +151,7 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
         }
     });
     assert!(started.elapsed() >= short);
-    eventually("the follower", || served(&follower) == served(&publisher));
+    once_published("the follower", || served(&follower) == served(&publisher));
     for query in ["?follower=ab&has=00", "?follower=-1", "?has=xyz"] {
         let reply = publisher.get_admin(&format!("/v1/admin/databases/table/record{query}"), "");
         assert_eq!(reply.status, 400, "{query}");
@@ -169,7 +169,7 @@ fn a_follower_opens_a_version_before_its_publisher_answers_from_it() {
     let publisher = serve_with(ServerConfig { activate_after: Some(long), ..config(&path) });
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     let former = served(&publisher);
-    eventually("the follower", || served(&follower) == former);
+    once_published("the follower", || served(&follower) == former);
     // A second follower, which reports the next version only at the end. Until then, the publisher
     // waits for it.
     let report = |has: &str| {
@@ -182,7 +182,7 @@ fn a_follower_opens_a_version_before_its_publisher_answers_from_it() {
         let change = br#"{"key": "key-4", "value": "changed"}"#;
         let publishing = scope.spawn(|| publish(&publisher, "changes", change));
         let deltas = replica(folder.path()).join("deltas");
-        eventually("an open delta", || {
+        once_published("an open delta", || {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
             maps.contains(deltas.to_str().unwrap())
         });
@@ -191,7 +191,7 @@ fn a_follower_opens_a_version_before_its_publisher_answers_from_it() {
         let version = StoredRecord::from_bytes(&record(&path).unwrap()).unwrap().version();
         report(&version.to_string());
         publishing.join().unwrap();
-        eventually("the follower", || served(&follower) == Some(version.to_string()));
+        once_published("the follower", || served(&follower) == Some(version.to_string()));
     });
 }
 
@@ -210,7 +210,7 @@ fn a_follower_waits_for_a_first_version() {
         archive.append_path_with_name(base.folder().join(file), file).unwrap();
     }
     publish(&publisher, "snapshot", &archive.into_inner().unwrap());
-    eventually("the first version", || follower.get("/readyz").status == 200);
+    once_published("the first version", || follower.get("/readyz").status == 200);
     assert_eq!(served(&follower), Some(base.version().to_string()));
 }
 
@@ -320,13 +320,13 @@ fn a_publisher_that_lies_or_is_cut_off_changes_nothing() {
             let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
             status["databases"][0]["refused"].is_string()
         };
-        eventually("a failure", has_failed);
+        once_published("a failure", has_failed);
         assert_eq!(follower.metric("spirea_version_refused{database=\"table\"}"), Some(1.0));
         assert_eq!(record(&replica(folder.path())), former);
         assert_eq!(ask(&mut client(&follower), "key-3"), "value 3 of edition 1");
         middleman.harms.store(false, Ordering::SeqCst);
-        eventually("the version", || served(&follower) == served(&publisher));
-        eventually("no failure", || !has_failed());
+        once_published("the version", || served(&follower) == served(&publisher));
+        once_published("no failure", || !has_failed());
         assert_eq!(record(&replica(folder.path())), record(&path));
         assert_eq!(ask(&mut client(&follower), "key-3"), "changed");
     }
@@ -376,14 +376,14 @@ fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
             let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
             status["databases"][0]["error"].as_str().unwrap_or_default().to_owned()
         };
-        eventually(cause, || error().contains(cause));
+        once_published(cause, || error().contains(cause));
         assert!(record(&place).is_none());
     }
     let follower = Running::start(Server::bind(ServerConfig {
         follow: Some(good()),
         ..config(&replica(folder.path()))
     }));
-    eventually("the version", || follower.get("/readyz").status == 200);
+    once_published("the version", || follower.get("/readyz").status == 200);
     assert_eq!(record(&replica(folder.path())), record(&path));
     end(follower, &replica(folder.path()));
 
@@ -397,13 +397,13 @@ fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
     let mut settings = following(folder.path(), publisher.admin.unwrap());
     settings.follow.as_mut().unwrap().key = Some(key);
     let follower = serve_with(settings);
-    eventually("the signed version", || served(&follower) == Some(second.version().to_string()));
+    once_published("the signed version", || served(&follower) == Some(second.version().to_string()));
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "unsigned"}"#);
     let refused = || {
         let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
         status["databases"][0]["refused"].as_str().unwrap_or_default().contains("not signed")
     };
-    eventually("the refusal", refused);
+    once_published("the refusal", refused);
     assert_eq!(served(&follower), Some(second.version().to_string()));
 }
 

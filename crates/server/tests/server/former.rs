@@ -7,7 +7,7 @@ use spirea_client::{ClientOptions, HttpClient, Keep};
 use spirea_server::ServerConfig;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, eventually};
+use crate::fixture::{Running, once_published};
 use crate::publish::{config, repository, serve_with, snapshot};
 
 /// Serves a repository with one base.
@@ -136,7 +136,7 @@ fn a_start_opens_no_deltas_of_former_versions() {
     let server = serve_with(ServerConfig { listen: address, ..config(&path) });
     // The base alone is the sixth version.
     let served = || server.metric("spirea_versions_served{database=\"table\"}");
-    eventually("all versions", || served() == Some(6.0));
+    once_published("all versions", || served() == Some(6.0));
     assert_eq!((open(&server), opened(&server)), (Some(3.0), Some(0.0)));
     bytes[100] ^= 1;
     std::fs::write(&matrix, &bytes).unwrap();

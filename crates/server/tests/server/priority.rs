@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use crate::fixture::eventually;
+use crate::fixture::{eventually, once_published};
 use crate::follow::{following, served};
 use crate::publish::{publish, published, repository, serve, serve_with, snapshot, whole};
 use crate::reload::{edition, reload, reloaded};
@@ -110,6 +110,6 @@ fn alone() {
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     threads.rest_during("following", || {
         published(&publish(&publisher, "changes", br#"{"key": "key-1", "value": "again"}"#));
-        eventually("the follower", || served(&follower) == served(&publisher));
+        once_published("the follower", || served(&follower) == served(&publisher));
     });
 }

@@ -12,7 +12,7 @@ use spirea_store::{BuildOptions, Overwrite, Snapshot};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{Reply, Running, eventually};
+use crate::fixture::{Reply, Running, once_published};
 use crate::publish::{config, repository, serve_with, snapshot};
 
 const ROWS: usize = 40;
@@ -44,7 +44,7 @@ pub fn edition(out: &Path, edition: u32) -> Build<'_> {
 
 fn serve(folder: &Path, watch: bool) -> Running {
     let server = Running::start(Server::bind(ServerConfig { watch, ..config(folder) }));
-    eventually("the database", || server.get("/readyz").status == 200);
+    once_published("the database", || server.get("/readyz").status == 200);
     server
 }
 
@@ -134,7 +134,7 @@ fn clients_are_answered_while_snapshots_are_adopted() {
             seen
         });
         let second = edition(&out, 2).make();
-        eventually("the new snapshot", || served(&server) == second.version().to_string());
+        once_published("the new snapshot", || served(&server) == second.version().to_string());
         assert_eq!(ask(&mut client(&server), 7), "row 7 of 2");
         drop(ends);
         let seen = asking.join().unwrap();
@@ -150,7 +150,7 @@ fn sighup_adopts_a_snapshot_too() {
     let server = serve(&out, false);
     let second = edition(&out, 2).make();
     server.reloader.reload();
-    eventually("the new snapshot", || served(&server) == second.version().to_string());
+    once_published("the new snapshot", || served(&server) == second.version().to_string());
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_database_that_failed_is_loaded_by_a_reload() {
     let bytes = std::fs::read(first.matrix_path()).unwrap();
     std::fs::write(first.matrix_path(), vec![0; bytes.len()]).unwrap();
     let server = Running::start(Server::bind(config(&out)));
-    eventually("the failure", || server.get("/readyz").text().contains("failed"));
+    once_published("the failure", || server.get("/readyz").text().contains("failed"));
     // A snapshot of another database is not adopted.
     std::fs::rename(&out, folder.path().join("kept")).unwrap();
     Build { name: "other", ..edition(&out, 2) }.make();
