@@ -74,7 +74,7 @@ fn build(
     of_kernels: &[&str],
     [runtime, kernels, planted]: [&PathBuf; 3],
 ) {
-    let objects = out.join("objects").join(variant);
+    let (objects, wrappers) = (out.join("objects").join(variant), out.join("units"));
     let include = [format!("-I{}", kernels.display()), format!("-I{}", runtime.display())];
     let units = |folder: &Path, extension: &str, own: &[&str]| -> Vec<Unit> {
         let name = folder.file_name().expect("a folder's name");
@@ -90,14 +90,42 @@ fn build(
     };
     let mut kernel_flags = KERNEL_FLAGS.to_vec();
     kernel_flags.extend(of_kernels);
-    kernel_flags.extend(["-DSPIREA_EMULATION", "-x", "c++"]);
+    kernel_flags.push("-DSPIREA_EMULATION");
+    let units_of_kernels = |folder: &Path| {
+        let mut units = units(folder, "cu", &kernel_flags);
+        units.iter_mut().for_each(|unit| unit.source = wrapped(&unit.source, &wrappers));
+        units
+    };
     let runtime = units(runtime, "cpp", &RUNTIME_FLAGS);
-    let kernels = units(kernels, "cu", &kernel_flags);
-    let planted = units(planted, "cu", &kernel_flags);
+    let (kernels, planted) = (units_of_kernels(kernels), units_of_kernels(planted));
 
     compile(runtime.iter().chain(&kernels).chain(&planted));
     link(&out.join(variant), flags, runtime.iter().chain(&kernels));
     link(&out.join(variant).join("planted"), flags, runtime.iter().chain(&planted));
+}
+
+/// Writes a file that makes all functions of a kernel's file the unit's own, and returns its path.
+/// Without it the linker would merge functions of two files that have the same name.
+fn wrapped(kernel: &Path, wrappers: &Path) -> PathBuf {
+    let folder = wrappers.join(kernel.parent().and_then(Path::file_name).expect("a folder's name"));
+    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let text = format!(
+        "#include \"emulation.hpp\"\n\
+         namespace {{\n\
+         namespace spirea {{\n\
+         using namespace ::spirea;\n\
+         }}  // namespace spirea\n\
+         #include \"{}\"\n\
+         }}  // namespace\n",
+        kernel.display()
+    );
+    let wrapper = folder.join(kernel.file_stem().expect("a file's name")).with_extension("cpp");
+    // An object is older than a file that was written again.
+    if fs::read_to_string(&wrapper).is_ok_and(|written| written == text) {
+        return wrapper;
+    }
+    fs::write(&wrapper, text).unwrap_or_else(|error| panic!("{}: {error}", wrapper.display()));
+    wrapper
 }
 
 fn sources(folder: &Path, extension: &str) -> impl Iterator<Item = PathBuf> {
@@ -131,7 +159,6 @@ fn compile<'a>(units: impl Iterator<Item = &'a Unit>) {
 impl Unit {
     fn command(&self) -> Command {
         let mut command = compiler();
-        // `-x c++` is among the flags, and must precede the file that it applies to.
         command.args(&self.flags).arg("-MMD").arg("-c").arg(&self.source).arg("-o").arg(&self.object);
         command
     }

@@ -9,10 +9,10 @@
 
 #include "machine.hpp"
 
-// Always inlined, as by nvcc. Therefore no copy is left that the linker could merge with another
-// file's function of the same name, and members of classes may be DEVICE too.
 // Kernels are those of Ampere and later devices. Those of Turing are tested by their machine code (scripts/emitted).
 #define TURING 0
+// Always inlined, as by nvcc. Therefore no copy is left that the linker could merge with one of
+// another file, which was compiled with other checks.
 #define DEVICE __attribute__((always_inline)) inline
 #define CONSTANT __attribute__((unused)) static
 #define KERNEL(name, threads, blocks, params)                                                            \
@@ -30,7 +30,7 @@
 #define __device__
 #define __host__
 #define __constant__ CONSTANT
-#define __forceinline__ __attribute__((always_inline)) inline
+#define __forceinline__ DEVICE
 #define __launch_bounds__(...)
 
 DEVICE uint32_t __umulhi(uint32_t a, uint32_t b) { return uint32_t(uint64_t(a) * b >> 32); }
@@ -203,3 +203,8 @@ DEVICE void warpgroup_finish(uint32_t (&)[COLUMNS][4], const Site& site = Site::
 }
 
 }  // namespace spirea
+
+// Of a kernel's own functions the compiler chooses which it inlines. This takes a third of the time.
+// The build gives each kernel's file copies of its own.
+#undef DEVICE
+#define DEVICE inline
