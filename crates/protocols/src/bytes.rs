@@ -19,7 +19,8 @@ pub(crate) fn extend_words(words: &mut Vec<u32>, bytes: &[u8]) {
 /// remaining bits of the words follow each other without gaps, lowest bits first.
 pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32) {
     if dropped == 0 {
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        bytes.reserve(size_of_val(words));
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         return;
     }
     let bits = u32::BITS - dropped;

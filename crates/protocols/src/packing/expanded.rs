@@ -12,11 +12,10 @@ use spirea_math::{Expansion, Rotations};
 use zeroize::Zeroizing;
 
 use super::registered::{Packer, Rows, Unpacked};
-use super::scheme::Entry;
 use crate::ProtocolError;
 use crate::steps::ring::{RegisteredShape, RingServer, Shape, TRANSFORM};
 use crate::steps::select::depth;
-use crate::steps::{Unit, Work};
+use crate::steps::{FirstRows, Unit, Work};
 
 /// Shape with a single expansion, whose leaves are the columns, followed by the rows of selectors.
 #[derive(Clone, Copy, Debug)]
@@ -151,13 +150,14 @@ impl<B: RingBackend> Packer<B> for ExpandedShape {
     fn encode(
         ring: &RingServer<B, Self>,
         blocks: Range<usize>,
-        entry: &Entry<'_>,
+        hint: FirstRows<'_>,
     ) -> Result<Vec<B::Plain>, ProtocolError> {
         let Self { set, columns, .. } = ring.shape;
         let (degree, bits, first) = (ring.shape.degree(), set.plaintext_bits(), blocks.start);
         let fill = |block: usize, k: usize, coefficients: &mut [i32]| {
             for (j, coefficient) in coefficients.iter_mut().enumerate() {
-                *coefficient = centred(entry((first + block) * degree + j, k), bits);
+                let row = hint.row((first + block) * degree + j);
+                *coefficient = centred(row.map_or(0, |entries| entries[k]), bits);
             }
         };
         Ok(vec![ring.backend.encode(&ring.tables, blocks.len(), columns, &fill)?])

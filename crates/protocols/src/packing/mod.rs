@@ -76,11 +76,11 @@ impl PackingShape {
         rows: PackedRows,
         hint: &LweHint,
     ) -> Result<Box<dyn PackScheme<B>>, ProtocolError> {
-        let entry = hint.entries(rows.rows)?;
+        let hint = hint.first_rows(rows.rows)?;
         Ok(match self {
-            Self::Expanded(shape) => Box::new(Registered::new(shape, backend, rows, &entry)?),
-            Self::Rotated(shape) => Box::new(Registered::new(shape, backend, rows, &entry)?),
-            Self::OneShot(shape) => Box::new(OneShotServer::new(shape, backend, seed, rows.rows, &entry)?.0),
+            Self::Expanded(shape) => Box::new(Registered::new(shape, backend, rows, hint)?),
+            Self::Rotated(shape) => Box::new(Registered::new(shape, backend, rows, hint)?),
+            Self::OneShot(shape) => Box::new(OneShotServer::new(shape, backend, seed, rows.rows, hint)?.0),
         })
     }
 
@@ -100,8 +100,8 @@ impl PackingShape {
         match self {
             Self::Expanded(_) | Self::Rotated(_) => self.open(backend, seed, rows, hint),
             Self::OneShot(shape) => {
-                let entry = hint.entries(rows.rows)?;
-                let (server, halves) = OneShotServer::new(shape, backend, seed, rows.rows, &entry)?;
+                let hint = hint.first_rows(rows.rows)?;
+                let (server, halves) = OneShotServer::new(shape, backend, seed, rows.rows, hint)?;
                 out.write_all(&halves).map_err(ProtocolError::Write)?;
                 Ok(Box::new(server))
             }
@@ -123,7 +123,7 @@ impl PackingShape {
     ) -> Result<(), ProtocolError> {
         match self {
             Self::Expanded(_) | Self::Rotated(_) => Ok(()),
-            Self::OneShot(shape) => write_uniform(shape, backend, seed, &hint.entries(rows.rows)?, out),
+            Self::OneShot(shape) => write_uniform(shape, backend, seed, hint.first_rows(rows.rows)?, out),
         }
     }
 

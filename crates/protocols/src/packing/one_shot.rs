@@ -20,13 +20,13 @@ use zeroize::Zeroizing;
 use super::client::{PackClient, Reader};
 use super::registered::{Packer, groups_in_memory};
 use super::rotated::RotatedShape;
-use super::scheme::{Asked, Entry, Folding, PackScheme};
+use super::scheme::{Asked, Folding, PackScheme};
 use crate::ProtocolError;
 use crate::choice::QueryForm;
 use crate::keys::ClientKeys;
 use crate::query::Query;
 use crate::steps::ring::{RingServer, Shape, switched};
-use crate::steps::{Unit, Work};
+use crate::steps::{FirstRows, Unit, Work};
 
 /// Bytes of memory traffic that take as long as a substitution with precomputed digits: the digits,
 /// and an equal amount for keys and halves in the caches.
@@ -221,11 +221,11 @@ impl<B: RingBackend> OneShotServer<B> {
         backend: &Arc<B>,
         seed: &Seed,
         rows: usize,
-        entry: &Entry<'_>,
+        hint: FirstRows<'_>,
     ) -> Result<(Self, Vec<u8>), ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), shape.rotated)?;
         let uniform = UniformHalves::new(shape.query(), seed);
-        let (plain, fixed, halves) = fix(&shape, &ring, &uniform, 0..shape.results, entry)?;
+        let (plain, fixed, halves) = fix(&shape, &ring, &uniform, 0..shape.results, hint)?;
         Ok((Self { shape, ring, rows, plain, fixed }, halves))
     }
 }
@@ -235,14 +235,14 @@ pub(crate) fn write_uniform<B: RingBackend>(
     shape: OneShotShape,
     backend: &Arc<B>,
     seed: &Seed,
-    entry: &Entry<'_>,
+    hint: FirstRows<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ProtocolError> {
     let ring = RingServer::new(Arc::clone(backend), shape.rotated)?;
     let uniform = UniformHalves::new(shape.query(), seed);
     for first in (0..shape.results).step_by(RESULTS_TOGETHER) {
         let some = first..shape.results.min(first + RESULTS_TOGETHER);
-        let (_, _, halves) = fix(&shape, &ring, &uniform, some, entry)?;
+        let (_, _, halves) = fix(&shape, &ring, &uniform, some, hint)?;
         out.write_all(&halves).map_err(ProtocolError::Write)?;
     }
     Ok(())
@@ -257,9 +257,9 @@ fn fix<B: RingBackend>(
     ring: &RingServer<B, RotatedShape>,
     uniform: &UniformHalves,
     results: Range<usize>,
-    entry: &Entry<'_>,
+    hint: FirstRows<'_>,
 ) -> Result<Fixed<B>, ProtocolError> {
-    let plain = RotatedShape::encode(ring, results, entry)?;
+    let plain = RotatedShape::encode(ring, results, hint)?;
     let RingServer { backend, tables, .. } = ring;
     let bits = switched(shape.set());
     let (fixed, halves) = backend.fix_uniform(tables, shape.packing(), uniform.words(), &plain, bits)?;

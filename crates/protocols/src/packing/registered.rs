@@ -10,10 +10,11 @@ use std::sync::Arc;
 use spirea_backend::{Bodies, RingBackend};
 use spirea_math::Expansion;
 
-use super::scheme::{Asked, Entry, Folding, PackScheme, PackedRows};
+use super::scheme::{Asked, Folding, PackScheme, PackedRows};
 use crate::ProtocolError;
 use crate::keys::PreparedKeys;
 use crate::query::Query;
+use crate::steps::FirstRows;
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::{RegisteredShape, RingServer};
 
@@ -55,7 +56,7 @@ pub(crate) trait Packer<B: RingBackend>: RegisteredShape + Sized {
     fn encode(
         ring: &RingServer<B, Self>,
         blocks: Range<usize>,
-        entry: &Entry<'_>,
+        hint: FirstRows<'_>,
     ) -> Result<Vec<B::Plain>, ProtocolError>;
 
     /// Computes the ciphertext of the mask that is subtracted from the bodies, for each query and
@@ -168,15 +169,15 @@ pub(crate) struct Registered<B: RingBackend, S> {
 }
 
 impl<B: RingBackend, S: Packer<B>> Registered<B, S> {
-    /// Encodes the entries of the LWE ciphertexts of `rows`.
+    /// Encodes the LWE ciphertexts of `rows`.
     pub fn new(
         shape: S,
         backend: &Arc<B>,
         rows: PackedRows,
-        entry: &Entry<'_>,
+        hint: FirstRows<'_>,
     ) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), shape)?;
-        let parts = (0..rows.parts).map(|part| S::encode(&ring, rows.blocks(part), entry));
+        let parts = (0..rows.parts).map(|part| S::encode(&ring, rows.blocks(part), hint));
         Ok(Self { parts: parts.collect::<Result<_, _>>()?, ring, rows })
     }
 

@@ -18,11 +18,10 @@ use zeroize::Zeroizing;
 
 use super::expanded::{expand_work, key_shape, selector_rows};
 use super::registered::{Packer, Rows, Unpacked};
-use super::scheme::Entry;
 use crate::ProtocolError;
 use crate::steps::ring::{RegisteredShape, RingServer, Shape};
 use crate::steps::select::depth;
-use crate::steps::{Unit, Work};
+use crate::steps::{FirstRows, Unit, Work};
 
 /// Bytes of memory traffic that take as long as a substitution, which transforms about nine
 /// polynomials: 65 microseconds if a core reads 25 GB/s.
@@ -120,17 +119,20 @@ impl RotatedShape {
         columns.chunks_exact(entries).map(numbers).collect()
     }
 
-    /// Computes the sums over automorphisms of one chunk of the LWE ciphertexts' entries,
-    /// `entry(row, i)`.
-    fn sums(&self, entry: impl Fn(usize, usize) -> u32) -> Vec<i32> {
+    /// Computes the sums over automorphisms of one chunk of a block's LWE ciphertexts.
+    fn sums(&self, hint: FirstRows<'_>, block: usize, chunk: usize) -> Vec<i32> {
         /// Entries of a row that are contiguous in memory.
         const TOGETHER: usize = 16;
         let (degree, entries, bits) = (self.degree(), self.rotations.entries(), self.set.plaintext_bits());
         let mut plaintexts = vec![0; entries * degree];
         for (first, polynomials) in plaintexts.chunks_mut(TOGETHER * degree).enumerate() {
-            for row in 0..degree {
-                for (i, polynomial) in polynomials.chunks_exact_mut(degree).enumerate() {
-                    polynomial[row] = centred(entry(row, first * TOGETHER + i), bits);
+            let first = chunk * entries + first * TOGETHER;
+            let together = first..first + polynomials.len() / degree;
+            // Rows after the last are 0, as the plaintexts already are.
+            let rows = (0..degree).map_while(|row| Some((row, hint.row(block * degree + row)?)));
+            for (row, words) in rows {
+                for (i, &word) in words[together.clone()].iter().enumerate() {
+                    polynomials[i * degree + row] = centred(word, bits);
                 }
             }
         }
@@ -244,7 +246,7 @@ impl<B: RingBackend> Packer<B> for RotatedShape {
     fn encode(
         ring: &RingServer<B, Self>,
         blocks: Range<usize>,
-        entry: &Entry<'_>,
+        hint: FirstRows<'_>,
     ) -> Result<Vec<B::Plain>, ProtocolError> {
         let RingServer { backend, tables, shape } = ring;
         let (rotations, degree) = (shape.rotations, shape.degree());
@@ -258,10 +260,8 @@ impl<B: RingBackend> Packer<B> for RotatedShape {
             let fill = |row: usize, leaf: usize, coefficients: &mut [i32]| {
                 let (block, big) = (row / rotations.big(), row % rotations.big());
                 let (chunk, small) = (leaf / rotations.small(), leaf % rotations.small());
-                let sums = sums[block * rotations.chunks() + chunk].get_or_init(|| {
-                    let (rows, entries) = ((first + block) * degree, chunk * rotations.entries());
-                    shape.sums(|row, i| entry(rows + row, entries + i))
-                });
+                let sums = sums[block * rotations.chunks() + chunk]
+                    .get_or_init(|| shape.sums(hint, first + block, chunk));
                 rotations.plaintext(degree, sums, big, small, coefficients);
             };
             Ok(backend.encode(tables, count * rotations.big(), rotations.leaves(), &fill)?)

@@ -12,9 +12,6 @@ use crate::steps::query::{QueryLayout, QueryParts};
 use crate::steps::scalar_fold::MatrixRows;
 use crate::{ProtocolError, Sizes};
 
-/// Function from (r, k) to entry k of LWE ciphertext r.
-pub(crate) type Entry<'a> = dyn Fn(usize, usize) -> u32 + Sync + 'a;
-
 /// Function that returns the result of the first fold, or of a second fold over it. A scheme calls
 /// it while a device computes the steps that need only the ciphertexts.
 pub(crate) type Folding<'a, B> =

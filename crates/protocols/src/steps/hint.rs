@@ -145,17 +145,29 @@ impl LweHint {
         &self.words[row * self.degree..][..self.degree]
     }
 
-    /// Returns the entries of the first `rows` rows as a function of (row, k), which is 0 for any
-    /// row after them.
+    /// Returns the first `rows` rows.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the hint has fewer rows.
-    pub(crate) fn entries(&self, rows: usize) -> Result<impl Fn(usize, usize) -> u32 + Sync, ProtocolError> {
-        let degree = self.degree;
-        let words = self.words.get(..rows * degree);
+    pub(crate) fn first_rows(&self, rows: usize) -> Result<FirstRows<'_>, ProtocolError> {
+        let words = self.words.get(..rows * self.degree);
         let words =
             words.ok_or_else(|| ProtocolError::malformed("hint", "it belongs to other parameters"))?;
-        Ok(move |row: usize, k: usize| words.get(row * degree + k).copied().unwrap_or(0))
+        Ok(FirstRows { words, degree: self.degree })
+    }
+}
+
+/// The first rows of a hint: LWE ciphertexts without their bodies.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstRows<'a> {
+    words: &'a [u32],
+    degree: usize,
+}
+
+impl<'a> FirstRows<'a> {
+    /// Returns a row's entries; `None` for a row after the last, whose entries count as 0.
+    pub fn row(self, row: usize) -> Option<&'a [u32]> {
+        self.words.get(row * self.degree..)?.get(..self.degree)
     }
 }
 

@@ -27,5 +27,6 @@ pub(crate) mod shape;
 mod work;
 
 pub use folded::Folded;
+pub(crate) use hint::FirstRows;
 pub use hint::LweHint;
 pub use work::{Unit, Work};

@@ -77,8 +77,9 @@ impl Server {
         let opening = Opening { residence: Residence::Copied, ..Opening::default() };
         let rows =
             MatrixRows::open(&backend, params.0.layout(Hybrid::SPREAD), query, &file, opening).unwrap();
-        let entry = hint.entries(shape.rows().rows).unwrap();
-        let packing = Registered::new(ring, &backend, shape.rows(), &entry).unwrap();
+        let packing =
+            Registered::new(ring, &backend, shape.rows(), hint.first_rows(shape.rows().rows).unwrap())
+                .unwrap();
         Self { rows, packing, shape }
     }
 

@@ -26,7 +26,7 @@ impl<B: RingBackend> DoublePacking<B> {
     /// Creates the server part from the LWE hint of the database.
     pub fn new(params: &Params, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
         let rows = params.rows();
-        let first = Registered::new(params.ring_shape(), backend, rows, &hint.entries(rows.rows)?)?;
+        let first = Registered::new(params.ring_shape(), backend, rows, hint.first_rows(rows.rows)?)?;
         let columns = backend.columns(params.second_layout(), &second_columns(params))?;
         Ok(Self { params: params.clone(), first, columns })
     }

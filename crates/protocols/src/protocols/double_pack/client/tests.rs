@@ -324,7 +324,7 @@ fn plant(
     let halves = needed.map(|(_, bytes)| {
         let matrix = ring.backend.upload(layout, bytes).unwrap();
         let hint = LweHint::compute(&*ring.backend, &public, &matrix, |_| ()).unwrap();
-        let plain = ExpandedShape::encode(ring, 0..rows / DEGREE, &hint.entries(rows).unwrap()).unwrap();
+        let plain = ExpandedShape::encode(ring, 0..rows / DEGREE, hint.first_rows(rows).unwrap()).unwrap();
         (matrix, plain)
     });
     Planted { halves: halves.collect(), rows }
