@@ -30,7 +30,6 @@ impl LweSecret {
     ///
     /// # Panics
     /// If the row does not have n words.
-    #[inline]
     pub fn inner_product(&self, row: &[u32]) -> u32 {
         assert_eq!(row.len(), self.0.len());
         row.iter().zip(self.0.iter()).fold(0u32, |sum, (&a, &s)| {
