@@ -86,7 +86,7 @@ test-all:
 		--package spirea-server --package spirea-store
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-client --package spirea-cli --lib any_
 	PROPTEST_CASES=100000 $(CARGO) test --locked --package spirea-apple --lib any_bytes
-	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
+	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan test-kept-releases test-avx512
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings
 	$(MAKE) test-cluster
@@ -205,11 +205,11 @@ test-system: tests-built web $(ENVIRONMENT) \
 	$(PYTEST) $(T)
 
 # Parts of test-system, by the names that documents use.
-SYSTEM_TESTS = test-constant-time test-constant-time-web test-cuda-asan test-openapi test-deploy test-avx512 test-reference-client test-rtl check-cuda-pack
+SYSTEM_TESTS = test-constant-time test-constant-time-web test-cuda-asan test-openapi test-deploy test-avx512 test-kept-releases test-reference-client test-rtl check-cuda-pack
 .PHONY: $(SYSTEM_TESTS)
 test-constant-time test-deploy test-avx512 test-rtl: $(ENVIRONMENT)
 	$(PYTEST) tests/system/$(subst -,_,$@).py
-test-constant-time-web test-cuda-asan test-openapi test-reference-client: tests-built $(ENVIRONMENT)
+test-constant-time-web test-cuda-asan test-kept-releases test-openapi test-reference-client: tests-built $(ENVIRONMENT)
 	$(PYTEST) tests/system/$(subst -,_,$@).py
 check-cuda-pack: $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_cuda_pack.py
@@ -327,7 +327,7 @@ ive:
 # make rtl-area LIBERTY=cells.lib
 .PHONY: rtl rtl-area
 rtl: $(VENV)/installed
-	CI_FULL=1 $(PYTEST) tests/system/test_rtl.py
+	CI_FULL=1 SPIREA_CONFORMANCE=long $(PYTEST) tests/system/test_rtl.py
 
 rtl-area:
 	python3 scripts/rtl_area.py $(LIBERTY)

@@ -1,11 +1,14 @@
 """The pytest plugin of all tests in Python: levels of tests, and the output of failing tests.
 
 Without CI_FULL=1 in the environment, tests marked `full` are left out. Without SPIREA_CONFORMANCE=long, tests marked `long`
-are left out. A failing test prints the logs of its servers and the command that runs it alone.
+are left out, and so are tests marked `drawn` that the commit's hash does not choose. A failing test prints the logs of its
+servers and the command that runs it alone.
 """
 
 import os
+import random
 import shlex
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +20,15 @@ LONG = os.environ.get("SPIREA_CONFORMANCE") == "long"
 # Variables that change the choice of tests or their behaviour.
 SETTINGS = (
     *("CI_FULL", "SPIREA_CONFORMANCE", "SPIREA_CLUSTER", "SPIREA_OPENAPI_EXAMPLES", "SPIREA_RELEASE_FILES"),
-    *("SPIREA_APPLE_SOURCES", "SPIREA_SWIFT_ROOT", "SPIREA"),
+    *("SPIREA_APPLE_SOURCES", "SPIREA_SWIFT_ROOT", "SPIREA", "SPIREA_DRAW"),
 )
 # Number of characters at the end of a log that a failing test prints.
 SHOWN = 8000
 # Logs that are being written (True), and logs that the current test has closed (False).
 _logs: dict[Path, bool] = {}
 _left_out = pytest.StashKey[dict[str, int]]()
+# Draws by what they are of, each with a line that says what was drawn.
+_draws: dict[str, str] = {}
 
 
 @contextmanager
@@ -41,6 +46,9 @@ def pytest_configure(config):
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_DISABLE_IMPORT_WARNING="1")
     config.addinivalue_line("markers", "full: runs with CI_FULL=1 only")
     config.addinivalue_line("markers", "long: runs with SPIREA_CONFORMANCE=long only")
+    config.addinivalue_line(
+        "markers", "drawn(what, count): a case of `what`, of which only `count` run; SPIREA_CONFORMANCE=long runs them all"
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -51,12 +59,46 @@ def pytest_collection_modifyitems(config, items):
     }
     config.stash[_left_out] = {level: len(those) for level, those in left_out.items() if those}
     without = {item for those in left_out.values() for item in those}
+    without |= not_drawn([item for item in items if item not in without])
     if without:
         config.hook.pytest_deselected(items=list(without))
         items[:] = [item for item in items if item not in without]
 
 
+def seed_of_draws():
+    """Returns SPIREA_DRAW, or the hash of the commit, so that commits test different cases."""
+    if "SPIREA_DRAW" in os.environ:
+        return os.environ["SPIREA_DRAW"]
+    done = subprocess.run(["git", "rev-parse", "HEAD"], stdout=subprocess.PIPE, text=True, check=False)
+    return done.stdout.strip()
+
+
+def drawn(what, cases, count):
+    """Returns `count` of the cases, drawn by the commit's hash; with SPIREA_CONFORMANCE=long all of them."""
+    if LONG or count >= len(cases):
+        return cases
+    seed = seed_of_draws()
+    those = random.Random(f"{seed}\n{what}").sample(cases, count)
+    _draws[what] = (
+        f"{what}: {count} of {len(cases)} are tested, {', '.join(those)}. To repeat: SPIREA_DRAW={seed}. "
+        "All of them: SPIREA_CONFORMANCE=long."
+    )
+    return those
+
+
+def not_drawn(items):
+    """Returns the tests marked `drawn` that are not."""
+    cases = {}
+    for item in items:
+        if mark := item.get_closest_marker("drawn"):
+            cases.setdefault(mark.args, {})[item.callspec.id] = item
+    chosen = {key: drawn(key[0], list(those), key[1]) for key, those in cases.items()}
+    return {item for key, those in cases.items() for name, item in those.items() if name not in chosen[key]}
+
+
 def pytest_terminal_summary(terminalreporter, config):
+    for line in _draws.values():
+        terminalreporter.write_line(line)
     settings = {"full": "CI_FULL=1", "long": "SPIREA_CONFORMANCE=long"}
     for level, count in config.stash.get(_left_out, {}).items():
         terminalreporter.write_line(f"{count} tests left out; {settings[level]} runs them")

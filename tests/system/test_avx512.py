@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import spirea_report
 from system.programs import ROOT, cargo_messages, run, rust_tests
 
-# Tests of each program, as few as reach every kernel: the emulator runs about 30 million instructions per second. The long
-# form adds tests, and has more cases of each property.
+# Tests of each program, as few as reach every kernel: the emulator runs about 30 million instructions per second. The full
+# form draws MOST of a program's. The long form adds tests, and has more cases of each property.
 CHOSEN = {
     "spirea_cpu": ["aes_expands"],
     "it": [
@@ -24,9 +25,9 @@ CHOSEN = {
         "share_fold::every_function",
     ],
 }
+MOST = 4
 LONG = {"it": ["scalar_fold::", "module_fold::"]}
-IS_LONG = os.environ.get("SPIREA_CONFORMANCE") == "long"
-CASES, SECONDS = (6, 3600) if IS_LONG else (3, 1200)
+CASES, SECONDS = (6, 3600) if spirea_report.LONG else (3, 1200)
 
 
 def has_avx512():
@@ -48,6 +49,7 @@ def programs():
 def test_program(programs, name):
     environment = os.environ | {"SPIREA_PROPERTY_CASES": str(CASES), "AVX512_EMULATED_TIMEOUT": str(SECONDS)}
     emulated = ROOT / "scripts/avx512-emulated.sh"
-    chosen = CHOSEN[name] + (LONG.get(name, []) if IS_LONG else [])
+    chosen = spirea_report.drawn(f"tests of {name} with AVX-512", CHOSEN[name], MOST)
+    chosen = chosen + (LONG.get(name, []) if spirea_report.LONG else [])
     said = run(emulated, programs[name], "--test-threads", "1", *chosen, env=environment).stdout
     assert "test result: ok." in said and " 0 passed" not in said, said

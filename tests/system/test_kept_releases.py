@@ -74,6 +74,7 @@ def test_a_release_is_kept():
     assert all(sorted(path.name for path in kept.iterdir()) == ["client.pyz", "tables.tar.xz"] for kept in KEPT)
 
 
+@pytest.mark.drawn("tables of former releases", 4)
 @pytest.mark.parametrize(("kept", "name"), CASES)
 def test_the_table_is_served_and_takes_changes_for_both_clients(spirea, tmp_path, kept, name):
     release = Release(spirea, tmp_path, kept, name)

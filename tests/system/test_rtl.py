@@ -112,6 +112,7 @@ def benches(out, program, side_by_side):
     return side_by_side("test_bench", "lanes", bench)
 
 
+@pytest.mark.drawn("benches of the accelerator's unit", 1)
 @pytest.mark.parametrize("lanes", ALL_LANES)
 def test_bench(benches, lanes):
     """The measured intervals and latencies equal those of the simulator in sim/ive.

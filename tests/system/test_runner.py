@@ -12,6 +12,7 @@ import contained
 import parts
 import run
 import rust
+import spirea_report
 import system.programs
 import times
 from parts import PARTS, Part
@@ -221,3 +222,19 @@ def test_a_change_is_checked_by_what_it_touches():
     assert any("ruff check scripts/web.py" in command for command in commands)
     assert not list(check.commands(["LICENSE"]))
     assert check.package("fuzz/fuzz_targets/wire.rs") is None
+
+
+def test_draws_differ_by_seed_and_the_long_form_has_all_cases(monkeypatch):
+    monkeypatch.setattr(spirea_report, "LONG", False)
+    monkeypatch.setattr(spirea_report, "_draws", {})
+    cases, seen = ["a", "b", "c"], set()
+    for seed in range(40):
+        monkeypatch.setenv("SPIREA_DRAW", str(seed))
+        seen.update(spirea_report.drawn("letters", cases, 1))
+        assert spirea_report.drawn("letters", cases, 2) == spirea_report.drawn("letters", cases, 2)
+    assert seen == set(cases)
+    # The runner prints such lines.
+    assert run.DRAWN.search(spirea_report._draws["letters"])
+    assert spirea_report.drawn("all", cases, 3) == cases and "all" not in spirea_report._draws
+    monkeypatch.setattr(spirea_report, "LONG", True)
+    assert spirea_report.drawn("letters", cases, 1) == cases

@@ -25,8 +25,17 @@ const KERNEL_FLAGS: [&str; 6] = [
 ];
 /// Products of fragments need the vectoriser.
 const RUNTIME_FLAGS: [&str; 1] = ["-O3"];
-const COMMON_FLAGS: [&str; 7] =
-    ["-std=c++20", "-g1", "-fno-strict-aliasing", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"];
+/// In DWARF 5, addr2line takes the first file of a unit for the one that it includes.
+const COMMON_FLAGS: [&str; 8] = [
+    "-std=c++20",
+    "-g1",
+    "-gdwarf-4",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+];
 /// At this level, instrumented kernels compile in two thirds of the time that `-O2` takes, and run
 /// as fast.
 const ASAN_KERNEL_FLAGS: [&str; 1] = ["-O1"];
