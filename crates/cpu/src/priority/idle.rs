@@ -166,22 +166,25 @@ fn watch() {
         let now = look();
         if starve(&before, &now) {
             THREADS.lock().set_policy(Policy::Normal);
-            relieve(&now);
+            relieve(now);
             THREADS.lock().set_policy(Policy::Idle);
         }
     }
 }
 
-/// Waits until threads have run for the time of a relief.
-fn relieve(before: &AllTimes) {
-    let began = Instant::now();
-    while began.elapsed() < LONGEST_RELIEF && between(before, &look()).ran < RELIEF {
+/// Waits until threads have run for the time of a relief since a look.
+fn relieve(mut before: AllTimes) {
+    let (began, mut ran) = (Instant::now(), Duration::ZERO);
+    while began.elapsed() < LONGEST_RELIEF && ran < RELIEF {
         thread::sleep(RELIEF_LOOK);
+        let now = look();
+        ran += between(&before, &now).ran;
+        before = now;
     }
 }
 
-/// Returns the sum of all threads' times between two looks. A thread that was not there before
-/// counts from the next look on.
+/// Returns the sum of all threads' times between two looks. A thread that was not there at the
+/// first look counts from the second one on.
 fn between(before: &AllTimes, now: &AllTimes) -> Times {
     let mut sum = Times { ran: Duration::ZERO, waited: Duration::ZERO };
     for (thread, now) in now {
@@ -277,6 +280,7 @@ mod tests {
                 scope.spawn(busy);
                 pool.install(|| wait_for(libc::SCHED_OTHER));
                 done.store(true, Ordering::Relaxed);
+                pool.install(|| wait_for(libc::SCHED_IDLE));
             });
         });
         assert_eq!(policy(), before);
