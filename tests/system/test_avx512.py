@@ -12,7 +12,7 @@ import spirea_report
 from system.programs import ROOT, cargo_messages, run, rust_tests
 
 # Tests of each program, as few as reach every kernel: the emulator runs about 30 million instructions per second. The full
-# form draws MOST of a program's. The long form adds tests, and has more cases of each property.
+# form draws some of them. The long form has them all and further ones, with more cases of each property.
 CHOSEN = {
     "spirea_cpu": ["aes_expands"],
     "it": [
@@ -25,7 +25,8 @@ CHOSEN = {
         "share_fold::every_function",
     ],
 }
-MOST = 4
+# Number of a program's tests that the full form draws.
+DRAWN = 4
 LONG = {"it": ["scalar_fold::", "module_fold::"]}
 CASES, SECONDS = (6, 3600) if spirea_report.LONG else (3, 1200)
 
@@ -49,7 +50,7 @@ def programs():
 def test_program(programs, name):
     environment = os.environ | {"SPIREA_PROPERTY_CASES": str(CASES), "AVX512_EMULATED_TIMEOUT": str(SECONDS)}
     emulated = ROOT / "scripts/avx512-emulated.sh"
-    chosen = spirea_report.drawn(f"tests of {name} with AVX-512", CHOSEN[name], MOST)
+    chosen = spirea_report.drawn(f"tests of {name} with AVX-512", CHOSEN[name], DRAWN)
     chosen = chosen + (LONG.get(name, []) if spirea_report.LONG else [])
     said = run(emulated, programs[name], "--test-threads", "1", *chosen, env=environment).stdout
     assert "test result: ok." in said and " 0 passed" not in said, said

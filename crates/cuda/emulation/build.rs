@@ -114,7 +114,7 @@ fn build(
 }
 
 /// Writes a file that makes all functions of a kernel's file the unit's own, and returns its path.
-/// Without it the linker would merge functions of two files that have the same name.
+/// Otherwise the linker would merge functions of the same name from two files.
 fn wrapped(kernel: &Path, wrappers: &Path) -> PathBuf {
     let folder = wrappers.join(kernel.parent().and_then(Path::file_name).expect("a folder's name"));
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

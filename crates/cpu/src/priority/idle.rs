@@ -6,8 +6,8 @@
 //! counts as idle, and these threads leave it at once. But while other threads want all processors,
 //! they get less than a hundredth of the time. A watcher therefore compares how long they ran with
 //! how long they waited. Threads that starve get the normal policy, with their nice value, until
-//! they have run for a while. A process that could not give threads the normal policy again keeps
-//! it for all threads.
+//! they have run for a while. If the process may not give threads the normal policy again, all
+//! threads keep it.
 
 #![allow(unsafe_code)]
 
@@ -23,9 +23,9 @@ use rustix::thread::{Pid, gettid};
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 250 } else { 15_000 });
 /// Threads starve if together they run for less than this time between two looks, and wait.
 const STARVED: Duration = LOOK.checked_div(20).unwrap();
-/// Threads that starved have the normal policy until together they have run for this time. If only
-/// threads of low priority in other processes held the processors, this takes so little time that
-/// those do not starve.
+/// Threads that starved have the normal policy until together they have run for this time. Threads
+/// of low priority in other processes wait meanwhile. They do not starve: without normal threads,
+/// the relief ends within seconds.
 const RELIEF: Duration = LOOK.checked_div(5).unwrap();
 /// Maximum time of a relief.
 const LONGEST_RELIEF: Duration = LOOK.saturating_mul(4);

@@ -204,7 +204,7 @@ DEVICE void warpgroup_finish(uint32_t (&)[COLUMNS][4], const Site& site = Site::
 
 }  // namespace spirea
 
-// Of a kernel's own functions the compiler chooses which it inlines. This takes a third of the time.
-// The build gives each kernel's file copies of its own.
+// In kernels, the compiler chooses which functions it inlines. It then takes less than half of the
+// time. The build gives each kernel's file its own functions.
 #undef DEVICE
 #define DEVICE inline
