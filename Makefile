@@ -281,10 +281,10 @@ check-emitted: tests-built
 	python3 scripts/emitted check
 	python3 scripts/emitted faults
 
-# Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
+# Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz. The messages name lines, so nothing is stripped.
 fuzz:
 	@for target in $$(sed -n '/^\[\[bin/{n;s/name = "\(.*\)"/\1/p}' fuzz/Cargo.toml); do \
-		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
+		CARGO_PROFILE_RELEASE_STRIP=none $(CARGO) +nightly fuzz run --features libfuzzer $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 
 # Checks that this machine's GPU computes correctly, and measures how near it comes to its limits: docs/gpu.md. Exit

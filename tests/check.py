@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import base
-from parts import CARGO, PYTHON, ROOT, VENV
+from parts import CARGO, DENIED, FUZZERS, PYTHON, ROOT, VENV
 
 ENVIRONMENT = ["make", "--no-print-directory", "target/venv/installed"]
 PROGRAM = [CARGO, "build", "--workspace", "--bin", "spirea", "--locked"]
@@ -39,7 +39,7 @@ def package(file):
         manifest = ROOT / folder / "Cargo.toml"
         if folder != Path() and manifest.is_file():
             text = manifest.read_text()
-            # fuzz and proto/generate are separate workspaces.
+            # proto/generate is a separate workspace.
             return None if "[workspace]" in text else re.search(r'^name = "(.*)"', text, re.MULTILINE)[1]
     return None
 
@@ -49,7 +49,8 @@ def commands(files):
     packages = sorted({name for name in map(package, files) if name})
     for name in packages:
         yield [CARGO, "fmt", "--package", name, "--", "--check"]
-        yield [CARGO, "clippy", "--quiet", "--locked", "--package", name, "--all-targets", "--", "-D", "warnings"]
+        features = ["--features", FUZZERS] if FUZZERS.startswith(f"{name}/") else []
+        yield [CARGO, "clippy", "--quiet", "--locked", "--package", name, "--all-targets", *features, "--", *DENIED]
         yield [CARGO, "test", "--quiet", "--locked", "--package", name]
     scripts = [file for file in files if file.endswith(".py")]
     documents = [file for file in files if file.endswith(".md") and "```console" in (ROOT / file).read_text()]

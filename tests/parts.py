@@ -57,10 +57,18 @@ def system(*modules):
     return pytest(*(f"tests/system/test_{module}.py" for module in modules))
 
 
-# Features that only builds for tests have.
-FEATURES = "spirea-constant-time/memcheck,spirea-wasm/timing,spirea-wasm/vectors"
-# In the full form, clippy also checks tests and examples.
-TARGETS = ["--all-targets", "--features", FEATURES] if FULL else []
+# Features that only builds for tests have. In the full form, clippy also checks tests and examples.
+FUZZERS = "spirea-fuzz/libfuzzer"
+FEATURES = f"spirea-constant-time/memcheck,spirea-wasm/timing,spirea-wasm/vectors,{FUZZERS}" if FULL else FUZZERS
+TARGETS = ["--all-targets"] if FULL else []
+# Nothing of the fuzzers is linked, so libFuzzer's sources need not be compiled. The path must exist for cargo.
+UNLINKED = {"CUSTOM_LIBFUZZER_PATH": str(ROOT / "fuzz")}
+DENIED = ["-D", "warnings"]
+# Runs a command that takes the workspace's crates as clippy checked them, if arguments and features are the same.
+AS_CLIPPY = [
+    *("sh", "-c", 'RUSTC_WORKSPACE_WRAPPER="$(rustc --print sysroot)/bin/clippy-driver" exec "$@"', "sh"),
+    *("env", f"CLIPPY_ARGS={''.join(f'{argument}__CLIPPY_HACKERY__' for argument in DENIED)}"),
+]
 # Files that affect clippy. Without a change in these, its result is that of the base commit, which passed.
 RUST = (
     "Cargo.lock",
@@ -70,6 +78,7 @@ RUST = (
     "conformance",
     "crates",
     "examples",
+    "fuzz",
     "papers",
     "rust-toolchain.toml",
     "sim",
@@ -104,8 +113,6 @@ PACK = (
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
 # Tests of the service for Apple's clients.
 APPLE = ("apple_client", "apple_service", "apple_tokens", "apple_gateway")
-# Crates whose functions the fuzzers call.
-FUZZED = ("apple", "backend", "cli", "dpf", "lattice", "math", "normalise", "protocols", "store", "wire")
 RTL = ("rtl", "scripts/rtl_area.py", "tests/system/test_rtl.py")
 RTL_PROGRAMS = ("g++", "iverilog", "verilator", "vvp", "yosys", "yosys-smtbmc", "z3")
 
@@ -128,10 +135,11 @@ PARTS = [
     ),
     Part(
         "clippy",
-        "clippy, for tests too in the full form",
-        [[CARGO, "clippy", "--quiet", "--workspace", "--locked", *TARGETS, "--", "-D", "warnings"]],
+        "clippy, for fuzzers too, and for tests in the full form; make fuzz runs the fuzzers",
+        [[CARGO, "clippy", "--quiet", "--workspace", "--locked", *TARGETS, "--features", FEATURES, "--", *DENIED]],
         needs=("rust-build",),
         files=RUST,
+        environment=UNLINKED,
     ),
     Part(
         "lint",
@@ -272,14 +280,6 @@ PARTS = [
         files=("conformance/interleavings", "crates/protocols/src/life.rs"),
     ),
     Part(
-        "fuzzers",
-        "the fuzzers compile; make fuzz runs them",
-        [[CARGO, "check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]],
-        files=(*(f"crates/{name}/src" for name in FUZZED), "fuzz"),
-        # Nothing is linked, so libFuzzer's sources need not be compiled.
-        environment={"CUSTOM_LIBFUZZER_PATH": str(ROOT / "target/fuzz/libFuzzer.a")},
-    ),
-    Part(
         "licences",
         "licences, bans and sources of dependencies",
         [["scripts/cargo-deny.sh", "--locked", "check", "bans", "licenses", "sources"]],
@@ -311,13 +311,17 @@ PARTS = [
         "rust-documentation",
         "the crates' documentation and its examples",
         [
-            [CARGO, "doc", "--quiet", "--workspace", "--no-deps", "--locked"],
+            [*AS_CLIPPY, CARGO, "doc", "--quiet", "--workspace", "--no-deps", "--locked", "--features", FEATURES],
             [CARGO, "test", "--workspace", "--locked", "--doc"],
         ],
-        needs=("rust-build",),
+        needs=("rust-build", "clippy"),
         only_full=True,
         # The clients of examples keep hints.
-        environment={"RUSTDOCFLAGS": "-D warnings", "XDG_CACHE_HOME": str(ROOT / "target/documentation-cache")},
+        environment={
+            **UNLINKED,
+            "RUSTDOCFLAGS": "-D warnings",
+            "XDG_CACHE_HOME": str(ROOT / "target/documentation-cache"),
+        },
     ),
     Part("32-bit", "the client compiles for machines of 32 bits", [["scripts/check-32-bit.sh"]], only_full=True),
 ]

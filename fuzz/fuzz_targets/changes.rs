@@ -18,7 +18,23 @@ fuzz_target!(|bytes: &[u8]| {
     for (kind, fields) in [(TableKind::Keyword, &["a", "b"][..]), (TableKind::Index, &["a"])] {
         let fields = fields.iter().map(|&field| field.into()).collect();
         let places = (kind == TableKind::Keyword).then_some(PlaceSalt::new([2; 32]));
-        let table = Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: Salt::new([1; 32]), places, copies: Copies::One, widths: None, rows_per_record: None, max_value_bytes: None, fields, types: Vec::new(), key_form: None, key_queries: None, proofs: None };
+        let table = Table {
+            kind,
+            entries: 3,
+            records: 3,
+            payload_bytes: 40,
+            salt: Salt::new([1; 32]),
+            places,
+            copies: Copies::One,
+            widths: None,
+            rows_per_record: None,
+            max_value_bytes: None,
+            fields,
+            types: Vec::new(),
+            key_form: None,
+            key_queries: None,
+            proofs: None,
+        };
         if let Ok(changes) = Changes::read_lines(&table, bytes, Path::new("lines")) {
             let lines = changes.to_lines(&table).unwrap();
             assert_eq!(Changes::read_lines(&table, &lines[..], Path::new("lines")).unwrap(), changes);

@@ -4,7 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use spirea_lattice::RingSet;
-use spirea_lattice::rlwe::{Conversion, KeyShape, parse_query, parse_rounded_query, query_bytes, rounded_query_bytes};
+use spirea_lattice::rlwe::{
+    Conversion, KeyShape, parse_query, parse_rounded_query, query_bytes, rounded_query_bytes,
+};
 use spirea_protocols::registry::ProtocolParams;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,7 +32,8 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(words.len(), 2 * set.ring().words());
         }
         if set.dropped_bits() > 0 {
-            let words = parse_rounded_query(set, &repeated(rounded_query_bytes(set))).expect("any bytes are one");
+            let words =
+                parse_rounded_query(set, &repeated(rounded_query_bytes(set))).expect("any bytes are one");
             assert_eq!(words.len(), 2 * set.ring().words());
         }
         let shape = KeyShape { set, levels: 1, rotations: None, conversion: Conversion::None };

@@ -221,7 +221,11 @@ def test_a_change_is_checked_by_what_it_touches():
     assert any("test_docs.py::test_document[docs/updates.md]" in command for command in commands)
     assert any("ruff check scripts/web.py" in command for command in commands)
     assert not list(check.commands(["LICENSE"]))
-    assert check.package("fuzz/fuzz_targets/wire.rs") is None
+    [clippy] = [
+        " ".join(map(str, command)) for command in check.commands(["fuzz/fuzz_targets/wire.rs"]) if "clippy" in command
+    ]
+    assert "--features spirea-fuzz/libfuzzer" in clippy
+    assert check.package("proto/generate/lib.rs") is None
 
 
 def test_draws_differ_by_seed_and_the_long_form_has_all_cases(monkeypatch):

@@ -1,19 +1,33 @@
 // Look-ups by every protocol, in a page and in Node, and the servers' view of them.
 
 import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 
-import { describe, expect } from "vitest";
+import { afterAll, describe, expect } from "vitest";
 
 import { RUNTIMES, type Runtime } from "./support/fixtures.js";
 import { type Seen, proxies } from "./support/middle.js";
 import { done, failed } from "./support/outcomes.js";
-import { COMMON, FIELDS, OTHERS, PAIRS, ROWS, Server, type Served, bare, value } from "./support/servers.js";
+import { COMMON, FIELDS, OTHERS, PAIRS, ROWS, Server, type Served, type Spirea, bare, value } from "./support/servers.js";
 import { close, connect, get, shareNothing } from "./support/steps.js";
 
 const KEYED = ["exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
 const HINTED = ["simple", "double"];
 const OF_PAIRS = [...PAIRS, "dpf-xor-bins"];
 const IN_BINS = ["dpf-xor-bins", "exppack-simple-bins"];
+
+/** A server of the tables in OTHERS, once a test needs it. To open them takes seconds of processor time. */
+let others: Promise<Server> | undefined;
+afterAll(async () => (await others)?.stop());
+
+async function startOthers(spirea: Spirea): Promise<Server> {
+  const folder = await spirea.makeFolder("others-");
+  const build = (name: string) => {
+    const options = name.endsWith("-per-query") ? ["--keys", "per-query"] : [];
+    return spirea.build(join(folder, name), bare(name), { options });
+  };
+  return Server.start(spirea, ...(await Promise.all(OTHERS.map(build))));
+}
 
 const shape = ({ method, what, body, status, answer }: Seen) => [method, what, body.length, status, answer.length];
 
@@ -52,11 +66,11 @@ async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promi
     }
   }
   // Keys are uploaded once. Otherwise number and lengths of requests are the same for any key, present or absent.
-  const [first, ...others] = lookedUp.map((ofServers) => ofServers.map((seen) => seen.map(shape)));
+  const [first, ...rest] = lookedUp.map((ofServers) => ofServers.map((seen) => seen.map(shape)));
   const expectedOfEach = KEYED.includes(name) ? ["keys", "query"] : ["query"];
   expect(first!.map((seen) => seen.map(([, what]) => what))).toEqual(servers.map(() => expectedOfEach));
   const queries = first!.map((seen) => seen.slice(-1));
-  expect(others).toEqual(others.map(() => queries));
+  expect(rest).toEqual(rest.map(() => queries));
   // Two queries for the same key share no run of bytes, except for the version and the keys' name at the start.
   for (const server of servers.keys()) {
     shareNothing(lookedUp[0]![server]!.at(-1)!.body, lookedUp[1]![server]!.at(-1)!.body);
@@ -77,7 +91,9 @@ async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promi
 
 describe.for(RUNTIMES)("$where", ({ among, test }) => {
   test.for(among(COMMON))("look-ups: %s", (name, { runtime, server }) => lookUps(runtime, name, [server]));
-  test.for(among(OTHERS))("look-ups: %s", (name, { runtime, others }) => lookUps(runtime, name, [others]));
+  test.for(among(OTHERS))("look-ups: %s", async (name, { runtime, spirea }) => {
+    await lookUps(runtime, name, [await (others ??= startOthers(spirea))]);
+  });
   test.for(among(OF_PAIRS))("look-ups of two servers: %s", (name, { runtime, pair }) => lookUps(runtime, name, pair));
 
   test.for(IN_BINS)("a fetch brings a value of each bin: %s", async (name, { runtime, server, pair }) => {

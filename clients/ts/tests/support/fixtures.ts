@@ -13,7 +13,7 @@ import { FORMED, buildFormed } from "./forms.js";
 import { FULL } from "./machine.js";
 import { Middle } from "./middle.js";
 import { InNode } from "./node.js";
-import { OTHERS, Server, type Served, Spirea, bare } from "./servers.js";
+import { Server, type Served, Spirea } from "./servers.js";
 import { Site } from "./site.js";
 
 export type Runtime = InBrowser | InNode;
@@ -24,8 +24,6 @@ interface Fixtures {
   spirea: Spirea;
   /** A server of the tables that most tests need. */
   server: Served;
-  /** A server of the tables in OTHERS. */
-  others: Served;
   /** A server of the tables in FORMED. */
   formed: Served;
   /** Two servers of all tables of two servers. */
@@ -57,19 +55,6 @@ export const test = base.extend<Fixtures>({
   installed: [async ({}, use) => use(inject("installed")), { scope: "file" }],
   spirea: [async ({}, use) => use(new Spirea(inject("machine").spirea, inject("tables"))), { scope: "file" }],
   server: [async ({}, use) => use(inject("server")), { scope: "file" }],
-  others: [
-    async ({ spirea }, use) => {
-      // Each test file has its own server, and so have its tests in a page and in Node.
-      const folder = await spirea.makeFolder("others-");
-      const build = (name: string) => {
-        const options = name.endsWith("-per-query") ? ["--keys", "per-query"] : [];
-        return spirea.build(join(folder, name), bare(name), { options });
-      };
-      await using server = await Server.start(spirea, ...(await Promise.all(OTHERS.map(build))));
-      await use(server);
-    },
-    { scope: "file" },
-  ],
   formed: [
     async ({ spirea }, use) => {
       const folder = await spirea.makeFolder("formed-");

@@ -45,7 +45,9 @@ export function keysOfQueries(between: Middle): string[] {
 /** Checks that two queries share no run of 16 aligned bytes, without their heads (version and keys' name) and their ends. */
 export function shareNothing(one: Buffer, two: Buffer): void {
   expect(one.length).toBe(two.length);
+  const shared: number[] = [];
   for (let at = 64; at < one.length - 64; at += 16) {
-    expect(one.subarray(at, at + 16).equals(two.subarray(at, at + 16)), `bytes from ${at} on`).toBe(false);
+    if (one.subarray(at, at + 16).equals(two.subarray(at, at + 16))) shared.push(at);
   }
+  expect(shared, "runs start at").toEqual([]);
 }

@@ -161,7 +161,9 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(folder.unwrap_or(Path::new(".")))?.sync_all() } else { Ok(()) }
 }
 
+// A fuzzer includes this file from another folder.
 #[cfg(test)]
+#[path = "resume/check.rs"]
 mod check;
 
 #[cfg(test)]

@@ -175,8 +175,9 @@ fn a_delta_keeps_its_shape_until_entries_do_not_fit_if_clients_keep_keys_or_a_hi
         let mut rng = SecretRng::deterministic_for_tests(3);
         let repository = repository(folder.path(), named(protocol), Proving::Omit);
         let (mut model, mut before) = (Model::new(), None::<Table>);
-        let (mut kept, mut changed) = (0, 0);
-        for number in 0..7 {
+        // Places are drawn anew, so no number of publications is certain to have both.
+        let (mut kept, mut changed) = (false, false);
+        for number in 0..100 {
             let part = block(&mut rng, number, 150, 300);
             model.extend(part.clone());
             let table = publish(&repository, &part).manifest().table.clone();
@@ -187,11 +188,14 @@ fn a_delta_keeps_its_shape_until_entries_do_not_fit_if_clients_keep_keys_or_a_hi
                 let stays = shape(&table) == shape(&before);
                 assert_eq!(stays, fits(&before, &model), "{protocol}, publication {number}");
                 assert!(table.records >= before.records && table.payload_bytes >= before.payload_bytes);
-                kept += usize::from(stays);
-                changed += usize::from(!stays);
+                kept |= stays;
+                changed |= !stays;
+            }
+            if number >= 4 && kept && changed {
+                break;
             }
             before = Some(table);
         }
-        assert!(kept > 2 && changed > 0, "{protocol}: {kept} kept, {changed} changed");
+        assert!(kept && changed, "{protocol}: kept {kept}, changed {changed}");
     }
 }
