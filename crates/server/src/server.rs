@@ -380,6 +380,9 @@ impl Server {
         let leave = async {
             stopper.stopped().await;
             app.leaving.store(true, Ordering::Relaxed);
+            if let Some(library) = &app.library {
+                library.wake_looks();
+            }
             tokio::time::sleep(limits.drain_delay).await;
             stop_data.stop();
         };

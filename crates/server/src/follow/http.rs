@@ -3,14 +3,15 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use spirea_client::{EnvironmentProxy, TransportError, agent, proxy_for, root_certificates};
 use spirea_protocols::Version;
 use spirea_store::FileEntry;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES};
 use spirea_store::repository::{MAX_RECORD_BYTES, Published, Publisher};
 use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
-use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, RANGE};
-use ureq::http::{Response, StatusCode};
+use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, ETAG, IF_NONE_MATCH, RANGE};
+use ureq::http::{HeaderName, HeaderValue, Response, StatusCode};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
@@ -18,6 +19,13 @@ use super::{Follow, FollowError};
 
 /// Header of a record's response: the version that answers at the server.
 pub(crate) const ANSWERING: &str = "spirea-answering";
+/// Header with the time for which a client waits for a change, and the header of a response that
+/// has waited (RFC 7240).
+pub(crate) const PREFER: HeaderName = HeaderName::from_static("prefer");
+pub(crate) const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+/// Maximum time for which a server lets a follower wait for a change, below the timeouts that are
+/// usual in proxies.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Timeout for connecting.
 const CONNECTING: Duration = Duration::from_secs(10);
 /// Timeout of a request with its response, in addition to the time for the response's bytes at
@@ -43,6 +51,8 @@ pub(crate) struct HttpPublisher<E> {
     url: String,
     authorization: Option<String>,
     look: Look,
+    /// Entity tag of the latest record with the version that answers.
+    tag: Mutex<Option<HeaderValue>>,
     /// Returns true once transfers shall end.
     ended: E,
 }
@@ -66,26 +76,51 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
             .build();
         let url = format!("{}/v1/admin/databases/{name}", follow.url.trim_end_matches('/'));
         let authorization = follow.token()?.map(|token| format!("Bearer {token}"));
-        Ok(Self { agent: agent(config), through, url, authorization, look, ended })
+        let (agent, tag) = (agent(config), Mutex::default());
+        Ok(Self { agent, through, url, authorization, look, tag, ended })
     }
 
-    /// Requests `path`, or a range of it. Returns the response to read, if its status is a success.
-    fn get(&self, path: &str, most: u64, range: Option<&Range<u64>>) -> Result<Response<Body>, FollowError> {
+    /// Returns the entity tag of the record that was requested, and of the version that answered.
+    pub fn tag(&self) -> Option<HeaderValue> {
+        self.tag.lock().clone()
+    }
+
+    /// Waits until the tag is another one, or for [`LONGEST_WAIT`]. Returns false if the server
+    /// does not let followers wait.
+    ///
+    /// # Errors
+    /// Those of [`Publisher::record`].
+    pub fn wait(&self, tag: &HeaderValue) -> Result<bool, FollowError> {
+        let seconds = format!("wait={}", LONGEST_WAIT.as_secs());
+        let preference = HeaderValue::try_from(seconds).expect("ASCII");
+        let headers = [(IF_NONE_MATCH, tag.clone()), (PREFER, preference)];
+        let time = WAITING + LONGEST_WAIT + transfer(MAX_RECORD_BYTES as u64);
+        let response = self.get(&self.record_path(), time, headers)?;
+        Ok(response.headers().contains_key(PREFERENCE_APPLIED))
+    }
+
+    /// Requests `path` with these headers. Returns the response to read, if its status is a success
+    /// or says that nothing has changed.
+    fn get(
+        &self,
+        path: &str,
+        time: Duration,
+        headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+    ) -> Result<Response<Body>, FollowError> {
         if (self.ended)() {
             return Err(FollowError::Ended);
         }
         let url = format!("{}/{path}", self.url);
-        let timeout = WAITING + Duration::from_secs(most / LEAST_RATE);
-        let mut request = self.agent.get(&url).config().timeout_global(Some(timeout)).build();
+        let mut request = self.agent.get(&url).config().timeout_global(Some(time)).build();
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        if let Some(Range { start, end }) = range {
-            request = request.header(RANGE, format!("bytes={start}-{}", end - 1));
+        for (name, value) in headers {
+            request = request.header(name, value);
         }
         let response = request.call().map_err(|error| self.broken(path, error))?;
         let status = response.status();
-        if status.is_success() {
+        if status.is_success() || status == StatusCode::NOT_MODIFIED {
             return Ok(response);
         }
         let body = response.into_body().into_with_config().limit(MAX_REFUSAL_BYTES).read_to_vec();
@@ -97,6 +132,12 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
             }),
             _ => Err(FollowError::Unexpected { url, detail: format!("unexpected status {status}") }),
         }
+    }
+
+    fn record_path(&self) -> String {
+        let Look { follower, has } = &self.look;
+        let has = has.map(|has| format!("&has={has}")).unwrap_or_default();
+        format!("record?follower={}{has}", hex::encode(follower))
     }
 
     fn file_path(&self, snapshot: &Version, file: &str) -> String {
@@ -126,11 +167,9 @@ impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
     type Error = FollowError;
 
     fn record(&self) -> Result<Option<Published>, FollowError> {
-        let most = MAX_RECORD_BYTES as u64;
-        let Look { follower, has } = &self.look;
-        let has = has.map(|has| format!("&has={has}")).unwrap_or_default();
-        let path = format!("record?follower={}{has}", hex::encode(follower));
-        let response = self.get(&path, most, None)?;
+        let (path, most) = (self.record_path(), MAX_RECORD_BYTES as u64);
+        let response = self.get(&path, WAITING + transfer(most), None)?;
+        *self.tag.lock() = response.headers().get(ETAG).cloned();
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
@@ -141,13 +180,14 @@ impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
 
     fn manifest(&self, snapshot: &Version) -> Result<Vec<u8>, FollowError> {
         let path = self.file_path(snapshot, MANIFEST_FILE);
-        let response = self.get(&path, MAX_MANIFEST_BYTES, None)?;
+        let response = self.get(&path, WAITING + transfer(MAX_MANIFEST_BYTES), None)?;
         self.read(&path, response, MAX_MANIFEST_BYTES)
     }
 
     fn piece(&self, snapshot: &Version, file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, FollowError> {
         let (path, most) = (self.file_path(snapshot, &file.file), range.end - range.start);
-        let response = self.get(&path, most, Some(&range))?;
+        let bytes = HeaderValue::try_from(format!("bytes={}-{}", range.start, range.end - 1)).expect("ASCII");
+        let response = self.get(&path, WAITING + transfer(most), Some((RANGE, bytes)))?;
         let expected = format!("bytes {}-{}/{}", range.start, range.end - 1, file.bytes);
         let sent = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
         if sent != Some(&*expected) {
@@ -156,4 +196,9 @@ impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
         }
         self.read(&path, response, most)
     }
+}
+
+/// Returns the time for `bytes` at the minimum rate.
+fn transfer(bytes: u64) -> Duration {
+    Duration::from_secs(bytes / LEAST_RATE)
 }

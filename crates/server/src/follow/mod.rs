@@ -11,7 +11,7 @@ use spirea_protocols::signature::PublicKey;
 use spirea_store::StoreError;
 use spirea_store::repository::{BUCKETS, BucketPublisher};
 
-pub(crate) use self::http::{ANSWERING, Look};
+pub(crate) use self::http::{ANSWERING, LONGEST_WAIT, Look, PREFER, PREFERENCE_APPLIED};
 pub(crate) use self::origin::Origin;
 
 /// A server, or a bucket of repositories, whose versions are copied into this server's
@@ -28,7 +28,8 @@ pub struct Follow {
     /// The key that must have signed every version; without a key, unsigned versions are taken,
     /// too.
     pub key: Option<PublicKey>,
-    /// Time between looks at its current version.
+    /// Time between looks at its current version, if it does not tell of changes: a bucket, or a
+    /// server that answers at once.
     pub interval: Duration,
     /// Maximum bytes of each repository's files while a version is copied. Without it, the disk's
     /// free space is the limit: only the publisher knows how large its tables become.

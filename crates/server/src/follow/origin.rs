@@ -5,6 +5,7 @@ use std::ops::Range;
 use spirea_protocols::Version;
 use spirea_store::repository::{BucketPublisher, Published, Publisher};
 use spirea_store::{FileEntry, StoreError};
+use ureq::http::HeaderValue;
 
 use super::http::HttpPublisher;
 use super::{Follow, FollowError, Look};
@@ -36,6 +37,26 @@ impl<'b, E: Fn() -> bool> Origin<'b, E> {
             Some(publisher) => Self::Bucket { publisher, ended },
             None => Self::Server(Box::new(HttpPublisher::new(follow, name, look, ended)?)),
         })
+    }
+
+    /// Returns the entity tag of the state that the latest look saw; `None` if it has none.
+    pub fn tag(&self) -> Option<HeaderValue> {
+        match self {
+            Self::Server(server) => server.tag(),
+            Self::Bucket { .. } => None,
+        }
+    }
+
+    /// Waits until the state has another tag, or for some time. Returns false if there was no
+    /// waiting.
+    ///
+    /// # Errors
+    /// Those of [`Publisher::record`].
+    pub fn wait(&self, tag: &HeaderValue) -> Result<bool, FollowError> {
+        match self {
+            Self::Server(server) => server.wait(tag),
+            Self::Bucket { .. } => Ok(false),
+        }
     }
 }
 

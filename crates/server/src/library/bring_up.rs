@@ -154,6 +154,7 @@ impl Library {
         repository: &Repository,
         delta: Option<Arc<Database>>,
     ) -> Result<(), PublishError> {
+        entry.tell_changed();
         self.await_followers(name, entry, repository);
         let _turn = entry.turn();
         let Some(current) = repository.current().map(VersionFiles::from) else { return Ok(()) };
@@ -168,6 +169,7 @@ impl Library {
         if let Err(cause) = self.answer(name, &current, open) {
             self.engine.refuse(name, cause.clone());
             repository.roll_back(None)?;
+            entry.tell_changed();
             return Err(PublishError::Load(cause));
         }
         Ok(())
@@ -209,6 +211,9 @@ impl Library {
         let new_base = answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()));
         self.engine.publish(served);
         self.apple.publish(name, apple);
+        if let Some(entry) = self.entries.get(name) {
+            entry.tell_changed();
+        }
         self.release_former(name);
         if new_base && self.loader.has_interim(&version.base) {
             let (library, name, base) = (Arc::clone(self), name.to_owned(), version.base.clone());

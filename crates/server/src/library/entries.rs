@@ -5,14 +5,21 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use spirea_engine::{Engine, LoadError};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::ending::Ending;
+use super::error::PublishError;
 use super::followers::Followers;
 use super::former::Former;
 use super::loader::Loader;
 use super::source::Source;
 use crate::apple::UseCases;
+use crate::connections::ADMIN_CONNECTIONS;
 use crate::follow::Follow;
+
+/// Maximum number of looks of followers that wait for a change: half of the port's connections, so
+/// that operators find room.
+const WAITING_LOOKS: usize = ADMIN_CONNECTIONS / 2;
 
 /// A database of the server.
 pub(super) struct Entry {
@@ -23,6 +30,8 @@ pub(super) struct Entry {
     compactions: Mutex<FailedCompactions>,
     /// The servers that follow this database.
     pub(super) followers: Followers,
+    /// Told when the current version's record, or the version that answers, may have changed.
+    changed: watch::Sender<()>,
 }
 
 /// Failed compactions of a database, on request or automatic.
@@ -44,6 +53,11 @@ impl Entry {
         // The lock guards no data.
         self.turn.lock()
     }
+
+    /// Answers the looks that wait for a change, if there is one.
+    pub fn tell_changed(&self) {
+        self.changed.send_replace(());
+    }
 }
 
 /// The databases of a server.
@@ -62,6 +76,8 @@ pub(crate) struct Library {
     pub(super) former_opened: AtomicU64,
     /// Ends the threads that follow.
     pub(super) ending: Arc<Ending>,
+    /// Places for looks of followers that wait for a change.
+    looks: Semaphore,
 }
 
 impl Library {
@@ -85,11 +101,24 @@ impl Library {
                 apple.announce(&name, &version.base);
             }
             engine.announce(&name, current.map(|version| version.version()).unwrap_or_default())?;
-            let (turn, compactions) = (Mutex::default(), Mutex::default());
-            entries.insert(name, Entry { source, turn, compactions, followers: Followers::default() });
+            let (turn, compactions, followers) = Default::default();
+            let changed = watch::Sender::new(());
+            entries.insert(name, Entry { source, turn, compactions, followers, changed });
         }
         let (former, former_opened, ending) = Default::default();
-        Ok(Self { engine, loader, apple, entries, follow, activate_after, former, former_opened, ending })
+        let looks = Semaphore::new(WAITING_LOOKS);
+        Ok(Self {
+            engine,
+            loader,
+            apple,
+            entries,
+            follow,
+            activate_after,
+            former,
+            former_opened,
+            ending,
+            looks,
+        })
     }
 
     /// Returns the use cases of Apple's clients.
@@ -100,6 +129,25 @@ impl Library {
     /// Ends the threads that follow another server, when they next look.
     pub fn end(&self) {
         self.ending.end();
+    }
+
+    /// Returns a place for a look that waits for a change; `None` if all are taken.
+    pub fn waiting_look(&self) -> Option<SemaphorePermit<'_>> {
+        self.looks.try_acquire().ok()
+    }
+
+    /// Returns a receiver that is told when the record of a database's current version, or the
+    /// version that answers, may have changed.
+    ///
+    /// # Errors
+    /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
+    pub fn changes(&self, name: &str) -> Result<watch::Receiver<()>, PublishError> {
+        Ok(self.entry(name)?.0.changed.subscribe())
+    }
+
+    /// Wakes all looks that wait for a change.
+    pub fn wake_looks(&self) {
+        self.entries.values().for_each(Entry::tell_changed);
     }
 
     /// Returns the failed compactions of each database, by name.

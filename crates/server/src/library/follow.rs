@@ -2,12 +2,15 @@
 //! answer.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spirea_cpu::priority::at_low_priority;
 use spirea_engine::Database;
+use spirea_protocols::Version;
 use spirea_store::repository::{BucketPublisher, Offer, StoredRecord, Trust};
+use ureq::http::HeaderValue;
 
+use super::ending::Ending;
 use super::entries::Library;
 use super::followers::FollowerId;
 use super::loader::Loader;
@@ -15,7 +18,7 @@ use super::source::Source;
 use super::thread::spawn;
 use super::version_files::VersionFiles;
 use crate::apple::Opened;
-use crate::follow::{Follow, FollowError, Look, Origin};
+use crate::follow::{Follow, FollowError, LONGEST_WAIT, Look, Origin};
 
 /// Maximum time between looks while a version that has arrived does not answer yet.
 const WAITING: Duration = Duration::from_millis(500);
@@ -39,32 +42,29 @@ impl Library {
 
     /// Copies the current version of the followed server if it is new, and makes it answer. When
     /// this fails, the former version continues to answer.
-    ///
-    /// `arrived` is a version that waits for the followed server to answer from it.
-    fn follow_once(
-        self: &Arc<Self>,
-        name: &str,
-        follow: &Follow,
-        bucket: Option<&BucketPublisher>,
-        follower: &FollowerId,
-        arrived: &mut Option<Arrived>,
-    ) -> Result<Outcome, FollowError> {
+    fn follow_once(self: &Arc<Self>, following: &mut Following<'_>) -> Result<Outcome, FollowError> {
+        let Following { name, follow, .. } = *following;
         let (entry, repository) = self.entry(name).map_err(|error| FollowError::Load(error.to_string()))?;
-        let ending = Arc::clone(&self.ending);
-        let waiting = arrived.as_ref().map(|arrived| arrived.record.version());
-        let has = waiting.or_else(|| Some(repository.current()?.version));
-        let look = Look { follower: *follower, has };
-        let publisher = Origin::new(follow, name, bucket, look, move || ending.has_come())?;
+        let waiting = following.arrived.as_ref().map(|arrived| arrived.record.version());
+        following.has = waiting.or_else(|| Some(repository.current()?.version));
+        following.tag = None;
+        let publisher = following.origin(&self.ending)?;
         let trust = Trust { name, key: follow.key.as_ref(), disk: follow.disk };
-        let (stored, answers) = match repository.offered(&publisher, trust)? {
+        let offer = repository.offered(&publisher, trust)?;
+        let tag = publisher.tag();
+        let (stored, answers) = match offer {
             Offer::Nothing => return Ok(Outcome::Nothing),
-            Offer::Same => return Ok(Outcome::Same),
+            Offer::Same => {
+                following.tag = tag;
+                return Ok(Outcome::Same);
+            }
             Offer::Newer { record, answers } => (record, answers),
         };
         self.engine.expect(name, stored.version());
         let receive = || repository.receive(&publisher, &stored, trust);
         let backends = self.loader.backends();
-        let known = arrived.take().filter(|known| known.record == stored && known.backends == backends);
+        let known =
+            following.arrived.take().filter(|known| known.record == stored && known.backends == backends);
         let (record, opened) = match known {
             Some(known) => (receive()?, known),
             None => at_low_priority(|| {
@@ -75,7 +75,9 @@ impl Library {
             })?,
         };
         if !answers {
-            *arrived = Some(opened);
+            following.has = Some(stored.version());
+            following.arrived = Some(opened);
+            following.tag = tag;
             return Ok(Outcome::Arrived);
         }
         let version = VersionFiles::from(record.clone());
@@ -112,6 +114,56 @@ impl Library {
     }
 }
 
+/// A database that follows another server or a bucket.
+struct Following<'f> {
+    name: &'f str,
+    follow: &'f Follow,
+    bucket: Option<&'f BucketPublisher>,
+    follower: FollowerId,
+    /// Newest version whose files are here, if any.
+    has: Option<Version>,
+    /// A version that waits for the followed server to answer from it.
+    arrived: Option<Arrived>,
+    /// Tag of the followed server's state at the last look, if that look needs no other one until
+    /// the state changes.
+    tag: Option<HeaderValue>,
+}
+
+impl<'f> Following<'f> {
+    /// Returns the followed server or bucket. Its transfers fail once the server here has ended.
+    fn origin(&self, ending: &Arc<Ending>) -> Result<Origin<'f, impl Fn() -> bool + use<>>, FollowError> {
+        let (look, ending) = (Look { follower: self.follower, has: self.has }, Arc::clone(ending));
+        Origin::new(self.follow, self.name, self.bucket, look, move || ending.has_come())
+    }
+
+    /// Waits until the followed server has another state or, if that server does not tell, for the
+    /// time `pause`.
+    fn rest(&self, pause: Duration, ending: &Arc<Ending>) -> Rest {
+        let began = Instant::now();
+        let wait = |tag| self.origin(ending)?.wait(tag);
+        // The next look reports an error.
+        let told = self.tag.as_ref().is_some_and(|tag| wait(tag).unwrap_or(false));
+        let past = began.elapsed();
+        let rest = if told { Duration::ZERO } else { pause.saturating_sub(past) };
+        match ending.wait(rest) {
+            true => Rest::Ended,
+            false if told && past < pause.min(LONGEST_WAIT / 2) => Rest::Told,
+            false => Rest::Over,
+        }
+    }
+}
+
+/// End of the time between two looks.
+#[derive(PartialEq, Eq)]
+enum Rest {
+    /// The server here has ended.
+    Ended,
+    /// The followed server told of a change soon.
+    Told,
+    /// The pause is over, or as good as over.
+    Over,
+}
+
 /// A version whose files are here and whose parts are open, but which does not answer yet.
 struct Arrived {
     record: Box<StoredRecord>,
@@ -139,7 +191,7 @@ enum Outcome {
 
 /// Looks at the followed server again and again, until this server has ended.
 fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
-    let (mut failures, mut arrived) = (0, None);
+    let mut failures = 0;
     let mut follower = [0; 16];
     if let Err(error) = getrandom::fill(&mut follower) {
         tracing::error!(database = %name, %error, "the system gives no randomness for the name of a follower");
@@ -152,9 +204,20 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
             return;
         }
     };
+    let (mut following, mut rest) = (
+        Following { name, follow, bucket: bucket.as_ref(), follower, has: None, arrived: None, tag: None },
+        Rest::Over,
+    );
     loop {
         let Some(strong) = library.upgrade() else { return };
-        let interval = match strong.follow_once(name, follow, bucket.as_ref(), &follower, &mut arrived) {
+        let had = following.has;
+        let outcome = strong.follow_once(&mut following);
+        // After a call for nothing, the next look comes after a pause.
+        let news = following.has != had || matches!(outcome, Ok(Outcome::Adopted { .. }));
+        if rest == Rest::Told && !news {
+            following.tag = None;
+        }
+        let interval = match outcome {
             Ok(outcome) => {
                 if failures > 0 {
                     tracing::info!(database = %name, "following works again");
@@ -163,7 +226,7 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
                 failures = 0;
                 match outcome {
                     Outcome::Nothing | Outcome::Same => {
-                        arrived = None;
+                        following.arrived = None;
                         follow.interval
                     }
                     // The publisher waits for this server, and clients for the publisher.
@@ -181,12 +244,13 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
                 tracing::warn!(database = %name, %error, "following failed; the former version goes on answering");
                 strong.engine.refuse(name, error.to_string());
                 failures += 1;
-                if arrived.is_some() { follow.interval.min(WAITING) } else { follow.interval }
+                if following.arrived.is_some() { follow.interval.min(WAITING) } else { follow.interval }
             }
         };
         let ending = Arc::clone(&strong.ending);
         drop(strong);
-        if ending.wait(pause(interval, failures)) {
+        rest = following.rest(pause(interval, failures), &ending);
+        if rest == Rest::Ended {
             return;
         }
     }

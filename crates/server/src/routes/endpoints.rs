@@ -35,6 +35,11 @@ const ANSWERING: Header = (
     "The version that answers; another than the record's while that one waits for followers.",
 );
 
+const WAITED: Header = (
+    "Preference-Applied",
+    "^wait=[0-9]{1,2}$",
+    "The seconds for which the response was ready to wait, if it was.",
+);
 const IF_NONE_MATCH: Parameter = Parameter {
     name: "If-None-Match",
     place: "header",
@@ -513,12 +518,19 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
                     text: "The newest version whose files the follower has. A new version waits for its followers (activate_after).",
                 },
                 IF_NONE_MATCH,
+                Parameter {
+                    name: "Prefer",
+                    place: "header",
+                    pattern: "^wait=[0-9]{1,2}$",
+                    text: "Seconds for which the server may let the client wait until the entity tag is another one than that of If-None-Match (RFC 7240); at most 20.",
+                },
             ],
             body: None,
             successes: vec![
-                ok_json("Record", "the record's file, byte for byte").with(&[ETAG, ASK_AGAIN, ANSWERING]),
+                ok_json("Record", "the record's file, byte for byte; its entity tag covers Spirea-Answering too")
+                    .with(&[ETAG, ASK_AGAIN, ANSWERING, WAITED]),
                 Success { status: 204, ..ok("", "nothing has been published yet") },
-                NOT_MODIFIED.with(&[ETAG, ASK_AGAIN, ANSWERING]),
+                NOT_MODIFIED.with(&[ETAG, ASK_AGAIN, ANSWERING, WAITED]),
             ],
             causes: [&NO_DATABASE[..], &[Code::NotPublishable, Code::Malformed]].concat(),
             handler: get(follow::record),

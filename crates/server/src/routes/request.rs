@@ -1,8 +1,11 @@
+use std::time::Duration;
+
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use spirea_engine::EngineError;
 
+use crate::follow::PREFER;
 use crate::refused::Refused;
 
 /// Name of the database in a path.
@@ -28,6 +31,17 @@ pub(super) fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue
         .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag)
 }
 
+/// Returns the time, at most `most`, for which a client prefers to wait for a change (RFC 7240,
+/// section 4.3); `None` if it states no such preference.
+pub(super) fn preferred_wait(headers: &HeaderMap, most: Duration) -> Option<Duration> {
+    let values = headers.get_all(PREFER).into_iter().filter_map(|value| value.to_str().ok());
+    let mut seconds = values.flat_map(|value| value.split([',', ';'])).filter_map(|preference| {
+        let (name, seconds) = preference.trim().split_once('=')?;
+        name.eq_ignore_ascii_case("wait").then(|| seconds.parse().ok())?
+    });
+    seconds.next().map(|seconds| Duration::from_secs(seconds).min(most))
+}
+
 /// Returns the raw value of a parameter in a request's query string.
 pub(super) fn parameter<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
     let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -40,5 +54,28 @@ pub(super) fn named_hash<H: From<blake3::Hash>>(uri: &Uri, name: &'static str) -
     match blake3::Hash::from_hex(digits) {
         Ok(hash) => Ok(Some(hash.into())),
         Err(_) => Err(Refused::bad_hash(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_wait_as_long_as_they_prefer_up_to_a_bound() {
+        let most = Duration::from_secs(20);
+        for (preferences, seconds) in [
+            ("wait=5", Some(5)),
+            ("respond-async, WAIT=7", Some(7)),
+            ("wait=18446744073709551615", Some(20)),
+            ("handling=lenient; wait=0", Some(0)),
+            ("wait", None),
+            ("wait=-1, wait=soon", None),
+            ("waiting=5", None),
+        ] {
+            let headers = HeaderMap::from_iter([(PREFER, HeaderValue::from_static(preferences))]);
+            assert_eq!(preferred_wait(&headers, most), seconds.map(Duration::from_secs), "{preferences}");
+        }
+        assert_eq!(preferred_wait(&HeaderMap::new(), most), None);
     }
 }

@@ -19,9 +19,12 @@ use spirea_store::{Repository, Silent};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, eventually, once_published};
+use crate::fixture::{self, Reply, Running, dial, eventually, once_published};
 use crate::publish::{config, repository, serve_with, snapshot};
 use crate::tls::Authority;
+
+/// Looks that a server lets wait.
+const WAITING_LOOKS: usize = 128;
 
 /// Returns the settings of a server that follows the one at `address`, into a folder with the
 /// database's name.
@@ -214,26 +217,93 @@ fn a_follower_waits_for_a_first_version() {
     assert_eq!(served(&follower), Some(base.version().to_string()));
 }
 
+/// Returns the settings of a follower that looks by itself only after an hour.
+fn patient(folder: &Path, address: SocketAddr) -> ServerConfig {
+    let mut settings = following(folder, address);
+    settings.follow.as_mut().unwrap().interval = Duration::from_secs(3600);
+    settings
+}
+
 #[test]
-fn a_follower_reports_its_first_version_at_once() {
+fn a_follower_is_told_of_versions_and_reports_them_at_once() {
     let folder = tempdir().unwrap();
     let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
-    let waits = Duration::from_secs(3);
-    let publisher = serve_with(ServerConfig { activate_after: Some(waits), ..config(&path) });
-    let mut settings = following(folder.path(), publisher.admin.unwrap());
-    settings.follow.as_mut().unwrap().interval = Duration::from_secs(3600);
-    let follower = serve_with(settings);
-    let edition = Cell::new(0);
-    // The publisher waits for a follower that has reported a version. This follower looks for the
-    // next version only after an hour.
-    eventually("a publication that waits", || {
+    let long = Duration::from_secs(600);
+    let publisher = serve_with(ServerConfig { activate_after: Some(long), ..config(&path) });
+    let follower = serve_with(patient(folder.path(), publisher.admin.unwrap()));
+    // A publication waits for a follower that has reported its first version, and ends when the
+    // follower has the new one.
+    let (edition, started) = (Cell::new(0), Instant::now());
+    eventually("a publication that waits for the follower", || {
         edition.set(edition.get() + 1);
         let change = format!(r#"{{"key": "key-3", "value": "edition {}"}}"#, edition.get());
-        let started = Instant::now();
         publish(&publisher, "changes", change.as_bytes());
-        started.elapsed() >= waits
+        let version = StoredRecord::from_bytes(&record(&path).unwrap()).unwrap();
+        let files = replica(folder.path()).join("deltas").join(version.delta.unwrap().to_string());
+        files.join("manifest.json").exists()
     });
-    assert!(served(&follower).is_some());
+    assert!(started.elapsed() < long);
+    for (what, body) in [("changes", &br#"{"key": "new", "value": "added"}"#[..]), ("rollback", b"")] {
+        publish(&publisher, what, body);
+        once_published(what, || record(&replica(folder.path())) == record(&path));
+        once_published(what, || served(&follower) == served(&publisher));
+    }
+    // A follower of the follower is told too.
+    let second = tempdir().unwrap();
+    let third = serve_with(patient(second.path(), follower.admin.unwrap()));
+    publish(&publisher, "compact", b"");
+    once_published("the third server", || served(&third) == served(&publisher));
+}
+
+#[test]
+fn a_look_waits_for_a_change_if_it_prefers_to() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let publisher = serve_with(config(&path));
+    let look = |headers: &str| publisher.get_admin("/v1/admin/databases/table/record", headers);
+    let tag_of = |reply: &Reply| reply.header("etag").unwrap().to_owned();
+    let waits = |tag: &str, seconds| format!("if-none-match: {tag}\r\nprefer: wait={seconds}\r\n");
+    let applied = |reply: &Reply| reply.header("preference-applied").map(str::to_owned);
+    let former = tag_of(&look(""));
+
+    // Nothing changes.
+    let started = Instant::now();
+    let reply = look(&waits(&former, 1));
+    assert_eq!((reply.status, applied(&reply).as_deref()), (304, Some("wait=1")));
+    assert!(started.elapsed() >= Duration::from_secs(1) && reply.body.is_empty());
+    // The client has another state, or does not wait.
+    let reply = look(&waits("\"ab\"", 20));
+    assert_eq!((reply.status, tag_of(&reply)), (200, former.clone()));
+    assert_eq!(applied(&look(&format!("if-none-match: {former}\r\n"))), None);
+
+    // If all places are taken, a look does not wait, and operators are served.
+    let admin = publisher.admin.unwrap();
+    let take_all_places = |tag: &str| -> Vec<_> {
+        let wait = |_| {
+            let mut stream = dial(admin);
+            let head = "GET /v1/admin/databases/table/record HTTP/1.1\r\nhost: x\r\nconnection: close";
+            write!(stream, "{head}\r\n{}\r\n", waits(tag, 20)).unwrap();
+            stream
+        };
+        let waiting = (0..WAITING_LOOKS).map(wait).collect();
+        eventually("no place for a look", || applied(&look(&waits(tag, 0))).is_none());
+        waiting
+    };
+    let started = Instant::now();
+    let mut waiting = take_all_places(&former);
+    assert_eq!(publisher.get_admin("/v1/admin/databases", "").status, 200);
+    // A change answers all of them, unless it comes when they have waited.
+    publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
+    let prompt = started.elapsed() < Duration::from_secs(10);
+    for reply in waiting.iter_mut().map(fixture::read) {
+        assert!((reply.status == 200 && tag_of(&reply) != former) || !prompt, "{}", reply.head);
+    }
+    // So does the end of the server: they have not waited.
+    let mut waiting = take_all_places(&tag_of(&look("")));
+    drop(publisher);
+    for reply in waiting.iter_mut().map(fixture::read) {
+        assert_eq!((reply.status, applied(&reply)), (304, None));
+    }
 }
 
 /// Damage that a [`Middleman`] does to the responses of a publisher.
