@@ -60,6 +60,9 @@ pub struct ServerConfig {
     pub keys: KeyOptions,
     /// Redis server through which replicas share clients' evaluation keys.
     pub redis: Option<RedisUrl>,
+    /// Maximum time of an exchange with the Redis server, from connecting to the last byte of the
+    /// reply. Also the maximum time that a request waits for the exchanges of other requests.
+    pub redis_timeout: Duration,
     /// Limits of Apple's clients.
     pub apple: AppleConfig,
     /// Limits for connections and requests.
@@ -97,6 +100,7 @@ impl Default for ServerConfig {
             queue: 256,
             keys: KeyOptions::default(),
             redis: None,
+            redis_timeout: Duration::from_millis(500),
             apple: AppleConfig::default(),
             limits: Limits::default(),
             log: LogConfig::default(),
@@ -192,6 +196,12 @@ impl ServerConfig {
         }
         if let Some(url) = &self.redis {
             url.check().map_err(|cause| wrong("keys.redis", cause))?;
+        }
+        if self.redis_timeout.is_zero() {
+            return Err(wrong(
+                "keys.redis_timeout",
+                "an exchange takes some time; set 500ms, for example".into(),
+            ));
         }
         if let Some(files) = &self.tls {
             for (key, file, other) in [

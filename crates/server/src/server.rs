@@ -418,7 +418,8 @@ impl Server {
 pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     let keys = KeyRegistry::open(&config.keys)?;
     let Some(url) = &config.redis else { return Ok(keys) };
-    let shared = RedisKeys::new(url).map_err(|cause| WrongSetting { key: "keys.redis".into(), cause })?;
+    let shared = RedisKeys::new(url, config.redis_timeout);
+    let shared = shared.map_err(|cause| WrongSetting { key: "keys.redis".into(), cause })?;
     Ok(keys.with_shared(Box::new(shared)))
 }
 

@@ -103,6 +103,8 @@ struct KeySettings {
     #[serde(deserialize_with = "time")]
     expiry: Option<Duration>,
     redis: Option<String>,
+    #[serde(deserialize_with = "time")]
+    redis_timeout: Option<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -265,6 +267,7 @@ impl Settings {
         set(&mut config.keys.client.sets, keys.client_sets.map(Some));
         set(&mut config.keys.expiry, keys.expiry);
         set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
+        set(&mut config.redis_timeout, keys.redis_timeout);
         set(&mut config.apple.tokens, apple.tokens.map(Some));
         set(&mut config.apple.gateway, apple.gateway.map(Some));
         set(&mut config.apple.quota, apple.quota.map(Some));

@@ -15,9 +15,6 @@ use spirea_engine::keys::SharedKeys;
 
 use self::exchange::Connection;
 
-/// Maximum time of an exchange, from connecting to the last byte of the reply. Also the maximum
-/// time that a request waits for the exchanges of other requests.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// Time for which a Redis server is not contacted after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Code of the reply to a command that would exceed the server's memory limit.
@@ -64,6 +61,8 @@ impl RedisUrl {
 /// A Redis server, used by one request at a time.
 pub(crate) struct RedisKeys {
     server: ConnectionInfo,
+    /// Maximum time of an exchange, and of the wait for those of other requests.
+    timeout: Duration,
     link: Mutex<Link>,
 }
 
@@ -75,12 +74,13 @@ struct Link {
 }
 
 impl RedisKeys {
-    /// Creates a client of the server at an address; it connects on first use.
+    /// Creates a client of the server at an address; it connects on first use. An exchange takes
+    /// at most the time `timeout`.
     ///
     /// # Errors
     /// A description of the format of addresses.
-    pub fn new(url: &RedisUrl) -> Result<Self, String> {
-        Ok(Self { server: url.parsed()?, link: Mutex::default() })
+    pub fn new(url: &RedisUrl, timeout: Duration) -> Result<Self, String> {
+        Ok(Self { server: url.parsed()?, timeout, link: Mutex::default() })
     }
 
     /// Runs a command whose reply has at most `most` bytes, unless the server failed recently or
@@ -89,10 +89,10 @@ impl RedisKeys {
         let arrived = Instant::now();
         let mut link = self.link.lock();
         let now = Instant::now();
-        if now - arrived > PATIENCE || link.paused.is_some_and(|until| now < until) {
+        if now - arrived > self.timeout || link.paused.is_some_and(|until| now < until) {
             return None;
         }
-        let deadline = now + PATIENCE;
+        let deadline = now + self.timeout;
         let answer = match link.connection.take() {
             Some(connection) => Ok(connection),
             None => Connection::open(&self.server, deadline),

@@ -16,8 +16,18 @@ use crate::fixture::{Running, eventually, serve_engine};
 use crate::keys::{KEYS, ask, database, first, hash, unknown, upload};
 use crate::redis_server;
 
+/// Starts a replica that waits long for a Redis server, as on a machine that does much else.
 fn replica(url: String, keys: KeyOptions) -> Running {
-    let config = ServerConfig { keys, redis: Some(url.into()), ..ServerConfig::default() };
+    let redis_timeout = Duration::from_secs(60);
+    serve(ServerConfig { keys, redis: Some(url.into()), redis_timeout, ..ServerConfig::default() })
+}
+
+/// Starts a replica that waits half a second for a Redis server.
+fn impatient(url: String) -> Running {
+    serve(ServerConfig { redis: Some(url.into()), ..ServerConfig::default() })
+}
+
+fn serve(config: ServerConfig) -> Running {
     let engine = Arc::new(Engine::new(8, key_registry(&config).unwrap()).unwrap());
     engine.publish(database(no_hook()));
     serve_engine(&engine, Limits::default())
@@ -153,7 +163,7 @@ fn a_redis_that_is_silent_or_not_there_is_no_error_to_clients() {
     let taken = TcpStream::connect(kept.local_addr().unwrap()).unwrap();
     let started = Instant::now();
     for redis in [taken.local_addr().unwrap(), silent.local_addr().unwrap()] {
-        let server = replica(format!("redis://{redis}"), KeyOptions::default());
+        let server = impatient(format!("redis://{redis}"));
         unknown(&ask(&server, KeysHash::new([9; 32])));
         register(&server, 1);
         assert_eq!(first(ask(&server, hash(&upload(1)))), 1);
@@ -184,7 +194,7 @@ fn a_redis_that_drips_its_reply_is_given_up_by_a_deadline() {
             });
         }
     });
-    let (server, started) = (replica(url, KeyOptions::default()), Instant::now());
+    let (server, started) = (impatient(url), Instant::now());
     unknown(&ask(&server, KeysHash::new([9; 32])));
     register(&server, 1);
     assert_eq!(first(ask(&server, hash(&upload(1)))), 1);
