@@ -35,11 +35,6 @@ const ANSWERING: Header = (
     "The version that answers; another than the record's while that one waits for followers.",
 );
 
-const WAITED: Header = (
-    "Preference-Applied",
-    "^wait=[0-9]{1,2}$",
-    "The seconds for which the response was ready to wait, if it was.",
-);
 const IF_NONE_MATCH: Parameter = Parameter {
     name: "If-None-Match",
     place: "header",
@@ -522,15 +517,15 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
                     name: "Prefer",
                     place: "header",
                     pattern: "^wait=[0-9]{1,2}$",
-                    text: "Seconds for which the server may let the client wait until the entity tag is another one than that of If-None-Match (RFC 7240); at most 20.",
+                    text: "Seconds for which the server may let the client wait until the entity tag is another one than that of If-None-Match (RFC 7240); at most 20. If the server was ready to wait, the response has the header Preference-Applied.",
                 },
             ],
             body: None,
             successes: vec![
                 ok_json("Record", "the record's file, byte for byte; its entity tag covers Spirea-Answering too")
-                    .with(&[ETAG, ASK_AGAIN, ANSWERING, WAITED]),
+                    .with(&[ETAG, ASK_AGAIN, ANSWERING]),
                 Success { status: 204, ..ok("", "nothing has been published yet") },
-                NOT_MODIFIED.with(&[ETAG, ASK_AGAIN, ANSWERING, WAITED]),
+                NOT_MODIFIED.with(&[ETAG, ASK_AGAIN, ANSWERING]),
             ],
             causes: [&NO_DATABASE[..], &[Code::NotPublishable, Code::Malformed]].concat(),
             handler: get(follow::record),
