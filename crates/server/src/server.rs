@@ -23,7 +23,7 @@ use crate::demo::{Demo, DemoError};
 use crate::descriptors::make_room;
 use crate::extension::Extension;
 use crate::gpu_memory::KeyBudget;
-use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
+use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source, WAITING_LOOKS};
 use crate::memory::{ConnectionMemory, Memory};
 use crate::metrics::Metrics;
 use crate::pieces::Pieces;
@@ -422,6 +422,9 @@ pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     let shared = shared.map_err(|cause| WrongSetting { key: "keys.redis".into(), cause })?;
     Ok(keys.with_shared(Box::new(shared)))
 }
+
+// Operators find room beside followers that wait.
+const _: () = assert!(WAITING_LOOKS <= ADMIN_CONNECTIONS / 2);
 
 /// Interval between checks for expired evaluation keys and idle deltas of former versions.
 const EXPIRY_LOOK: Duration = Duration::from_secs(60);

@@ -14,12 +14,10 @@ use super::former::Former;
 use super::loader::Loader;
 use super::source::Source;
 use crate::apple::UseCases;
-use crate::connections::ADMIN_CONNECTIONS;
 use crate::follow::Follow;
 
-/// Maximum number of looks of followers that wait for a change: half of the port's connections, so
-/// that operators find room.
-const WAITING_LOOKS: usize = ADMIN_CONNECTIONS / 2;
+/// Maximum number of looks of followers that wait for a change.
+pub(crate) const WAITING_LOOKS: usize = 128;
 
 /// A database of the server.
 pub(super) struct Entry {

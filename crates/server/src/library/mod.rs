@@ -27,7 +27,7 @@ mod thread;
 mod version_files;
 
 pub(crate) use self::adopt::ReloadError;
-pub(crate) use self::entries::{FailedCompactions, Library};
+pub(crate) use self::entries::{FailedCompactions, Library, WAITING_LOOKS};
 pub(crate) use self::error::PublishError;
 pub(crate) use self::followers::FollowerId;
 pub(crate) use self::loader::{Loader, Loss};

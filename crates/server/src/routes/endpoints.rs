@@ -516,7 +516,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
                 Parameter {
                     name: "Prefer",
                     place: "header",
-                    pattern: "^wait=[0-9]{1,2}$",
+                    pattern: "",
                     text: "Seconds for which the server may let the client wait until the entity tag is another one than that of If-None-Match (RFC 7240); at most 20. If the server was ready to wait, the response has the header Preference-Applied.",
                 },
             ],
