@@ -423,7 +423,7 @@ pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     Ok(keys.with_shared(Box::new(shared)))
 }
 
-// Operators find room beside followers that wait.
+// Half of the connections are left for operators when as many followers wait as may.
 const _: () = assert!(WAITING_LOOKS <= ADMIN_CONNECTIONS / 2);
 
 /// Interval between checks for expired evaluation keys and idle deltas of former versions.

@@ -15,6 +15,7 @@ use std::time::Instant;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use parking_lot::Mutex;
 use spirea_engine::KeyOwner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -100,7 +101,7 @@ impl Gate {
         let own = caller.token.as_ref().and_then(|token| token.usage.permits.clone());
         let own = own.map(Semaphore::try_acquire_owned).transpose();
         let own = own.map_err(|_| Refused::too_many_of_token())?;
-        Ok((caller, Permit { _all: permit, _share: share, _own: own }))
+        Ok((caller, Permit(Arc::new(Mutex::new(Some(Places { _all: permit, _share: share, _own: own }))))))
     }
 }
 
@@ -118,10 +119,21 @@ pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Permit to serve a request, released when the response has been sent or the client has gone.
-pub(crate) struct Permit {
+#[derive(Clone)]
+pub(crate) struct Permit(Arc<Mutex<Option<Places>>>);
+
+/// Places of a request among all requests, among those of its client, and among those of its token.
+struct Places {
     _all: OwnedSemaphorePermit,
     _share: Share,
     _own: Option<OwnedSemaphorePermit>,
+}
+
+impl Permit {
+    /// Gives the places to other requests, for a request that only waits and has another bound.
+    pub fn release(&self) {
+        self.0.lock().take();
+    }
 }
 
 impl Hold for Permit {}

@@ -124,8 +124,8 @@ struct Following<'f> {
     has: Option<Version>,
     /// A version that waits for the followed server to answer from it.
     arrived: Option<Arrived>,
-    /// Tag of the followed server's state at the last look, if that look needs no other one until
-    /// the state changes.
+    /// Tag of the followed server's state at the last look; `None` if the next look comes after a
+    /// pause, whether or not the state changes.
     tag: Option<HeaderValue>,
 }
 
@@ -158,9 +158,9 @@ impl<'f> Following<'f> {
 enum Rest {
     /// The server here has ended.
     Ended,
-    /// The followed server told of a change soon.
+    /// The followed server told of a change well before the end of the pause.
     Told,
-    /// The pause is over, or as good as over.
+    /// The time for the next look has come.
     Over,
 }
 
@@ -212,7 +212,7 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
         let Some(strong) = library.upgrade() else { return };
         let had = following.has;
         let outcome = strong.follow_once(&mut following);
-        // After a call for nothing, the next look comes after a pause.
+        // If the server told of a change and there was none, the next look comes after a pause.
         let news = following.has != had || matches!(outcome, Ok(Outcome::Adopted { .. }));
         if rest == Rest::Told && !news {
             following.tag = None;

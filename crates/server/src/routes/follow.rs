@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -14,6 +15,7 @@ use super::publish::library;
 use super::ranged::{ASK_AGAIN, ranged};
 use super::request::{Name, lists_tag, named_hash, parameter, preferred_wait};
 use super::response::{entity_tag, json_text};
+use crate::access::Permit;
 use crate::app::App;
 use crate::follow::{ANSWERING, LONGEST_WAIT, PREFERENCE_APPLIED};
 use crate::library::{FollowerId, PublishError};
@@ -29,6 +31,7 @@ use crate::refused::Refused;
 /// about to stop.
 pub(super) async fn record(
     State(app): State<Arc<App>>,
+    Extension(permit): Extension<Permit>,
     Name(name): Name,
     uri: Uri,
     headers: HeaderMap,
@@ -50,8 +53,12 @@ pub(super) async fn record(
         let (tag, answering) = (entity_tag(hash), HeaderValue::try_from(answering));
         let same = lists_tag(&headers, IF_NONE_MATCH, &tag);
         wait = wait.filter(|_| !app.leaving.load(Ordering::Relaxed));
-        if same && wait.is_some() && timeout_at(until, changes.changed()).await.is_ok() {
-            continue;
+        if same && wait.is_some() {
+            // Looks that wait leave the places for requests to clients.
+            permit.release();
+            if timeout_at(until, changes.changed()).await.is_ok() {
+                continue;
+            }
         }
         let mut response = match same {
             true => StatusCode::NOT_MODIFIED.into_response(),

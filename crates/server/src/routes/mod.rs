@@ -126,6 +126,7 @@ async fn admit(
     match gate.admit(&request, scope) {
         Ok((caller, permit)) => {
             request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(permit.clone());
             Held::attach(next.run(request).await, permit)
         }
         Err(refused) => refused.into_response(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient, Keep};
 use spirea_protocols::signature::PrivateKey;
-use spirea_server::{Follow, Secret, Server, ServerConfig, TlsFiles};
+use spirea_server::{Follow, Limits, Secret, Server, ServerConfig, TlsFiles};
 use spirea_store::repository::{Settings, Shrinking, StoredRecord};
 use spirea_store::signing::new_key;
 use spirea_store::{Repository, Silent};
@@ -23,7 +23,7 @@ use crate::fixture::{self, Reply, Running, dial, eventually, once_published};
 use crate::publish::{config, repository, serve_with, snapshot};
 use crate::tls::Authority;
 
-/// Looks that a server lets wait.
+/// Number of looks that a server lets wait at once.
 const WAITING_LOOKS: usize = 128;
 
 /// Returns the settings of a server that follows the one at `address`, into a folder with the
@@ -256,6 +256,31 @@ fn a_follower_is_told_of_versions_and_reports_them_at_once() {
 }
 
 #[test]
+fn looks_that_wait_take_no_places_of_requests() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let limits = Limits { requests: 4, ..Limits::default() };
+    let publisher = serve_with(ServerConfig { limits, ..config(&path) });
+    let record = "/v1/admin/databases/table/record";
+    let tag = publisher.get_admin(record, "").header("etag").unwrap().to_owned();
+    let looks: Vec<_> = (0..8)
+        .map(|_| {
+            let mut look = dial(publisher.admin.unwrap());
+            let head = format!("GET {record} HTTP/1.1\r\nhost: localhost\r\nif-none-match: {tag}\r\n");
+            write!(look, "{head}prefer: wait=20\r\nconnection: close\r\n\r\n").unwrap();
+            eventually("a place", || publisher.get_admin("/v1/admin/databases", "").status == 200);
+            look
+        })
+        .collect();
+    eventually("a place for a client", || publisher.get("/v1/databases").status == 200);
+    publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
+    for mut look in looks {
+        // Without a change in time, a look ends with 304; it is never refused.
+        assert!([200, 304].contains(&fixture::read(&mut look).status));
+    }
+}
+
+#[test]
 fn a_look_waits_for_a_change_if_it_prefers_to() {
     let folder = tempdir().unwrap();
     let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
@@ -271,7 +296,7 @@ fn a_look_waits_for_a_change_if_it_prefers_to() {
     let reply = look(&waits(&former, 1));
     assert_eq!((reply.status, applied(&reply).as_deref()), (304, Some("wait=1")));
     assert!(started.elapsed() >= Duration::from_secs(1) && reply.body.is_empty());
-    // The client has another state, or does not wait.
+    // A client that has another state is answered at once, and so is one that does not wait.
     let reply = look(&waits("\"ab\"", 20));
     assert_eq!((reply.status, tag_of(&reply)), (200, former.clone()));
     assert_eq!(applied(&look(&format!("if-none-match: {former}\r\n"))), None);
@@ -302,7 +327,7 @@ fn a_look_waits_for_a_change_if_it_prefers_to() {
     let (waited, at_once): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| applied(reply).is_some());
     assert!(waited.iter().all(|reply| reply.status == 200 && tag_of(reply) != former) || !prompt);
     assert!(at_once.len() == 1 && at_once[0].status == 304 || !prompt, "{}", at_once.len());
-    // The end of the server answers all of them: they have not waited.
+    // The end of the server answers all of them before their time.
     let mut looks = take_all_places(&tag_of(&look("")));
     drop(publisher);
     for reply in looks.iter_mut().map(fixture::read) {

@@ -16,13 +16,14 @@ use crate::fixture::{Running, eventually, serve_engine};
 use crate::keys::{KEYS, ask, database, first, hash, unknown, upload};
 use crate::redis_server;
 
-/// Starts a replica that waits long for a Redis server, as on a machine that does much else.
+/// Starts a replica that waits up to a minute for a Redis server, so that a loaded machine is no
+/// failure.
 fn replica(url: String, keys: KeyOptions) -> Running {
     let redis_timeout = Duration::from_secs(60);
     serve(ServerConfig { keys, redis: Some(url.into()), redis_timeout, ..ServerConfig::default() })
 }
 
-/// Starts a replica that waits half a second for a Redis server.
+/// Starts a replica with the default time for a Redis server.
 fn impatient(url: String) -> Running {
     serve(ServerConfig { redis: Some(url.into()), ..ServerConfig::default() })
 }
