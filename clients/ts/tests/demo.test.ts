@@ -18,7 +18,7 @@ import { Server, Spirea } from "./support/servers.js";
 const PHONE = { width: 360, height: 740 };
 const PICTURES = join(inject("machine").web, "pictures");
 /** Timeout of a look-up in milliseconds. */
-const LONG = 60_000;
+const LONG = 180_000;
 
 const test = base.extend<{ demo: Server; opened: (url: string, options?: BrowserContextOptions) => Promise<Page> }>({
   demo: [

@@ -106,7 +106,7 @@ async function halfAHint(page: InBrowser, between: Middle): Promise<void> {
   const before = Object.keys(await hints(page));
   await page.call("begin", "client", [], between.url, { database: "long" });
   const begun = async () => Object.keys(await hints(page)).filter((hint) => !before.includes(hint));
-  await vi.waitFor(async () => expect(await begun()).toHaveLength(1), { timeout: 30_000 });
+  await vi.waitFor(async () => expect(await begun()).toHaveLength(1), { timeout: 180_000 });
   expect(lengths).toHaveLength(1);
   expect(lengths[0]).toBeGreaterThan(cut);
   between.fate = passedOn;

@@ -182,7 +182,7 @@ browserTest("storage that becomes full keeps no used secret", async ({ page, bet
   expect(await get(page, "key-5")).toEqual(value(5));
   // The page learns of the failure, although it had received its value before.
   const full = { kind: "memory", keys: false, reason: "full" };
-  await vi.waitFor(async () => expect((await page.call("standing", "client")).storage).toEqual(full), { timeout: 30_000 });
+  await vi.waitFor(async () => expect((await page.call("standing", "client")).storage).toEqual(full), { timeout: 180_000 });
   await close(page);
   // The stored secret has been used.
   expect(await page.stored("counts")).not.toHaveProperty("secret");

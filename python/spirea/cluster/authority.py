@@ -11,6 +11,8 @@ import contextlib
 import datetime
 import ipaddress
 import os
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +73,11 @@ class Request:
 
     key: bytes
     request: bytes
+
+    def fits(self, certificate: bytes) -> bool:
+        """True if the certificate is for the request's key."""
+        asked = x509.load_pem_x509_csr(self.request).public_key()
+        return x509.load_pem_x509_certificate(certificate).public_key() == asked
 
 
 def request(host: str) -> Request:
@@ -157,26 +164,47 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-@dataclass(frozen=True)
 class Identity:
-    """The files of one program: its certificate, its key, and the authority that it trusts."""
+    """The files of one program: its certificate, its key, and the authority that it trusts. It requests its certificate, and
+    another one after half of the certificate's life. Several threads may use it."""
 
-    certificate: Path
-    key: Path
-    trusted: Path
-
-    @classmethod
-    def within(cls, folder: Path) -> Identity:
-        """Returns the files in a folder that only the programs' user can read; creates the folder."""
+    def __init__(self, folder: Path, host: str) -> None:
+        """Creates the folder, which only the programs' user can read, and makes the first request, for the address `host`."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return cls(folder / "certificate.pem", folder / "key.pem", folder / "trusted.pem")
+        self.certificate, self.key, self.trusted = folder / "certificate.pem", folder / "key.pem", folder / "trusted.pem"
+        self._host = host
+        self._pending: Request | None = request(host)
+        self._installing = threading.Lock()
+        self.trouble = ""
 
-    def install(self, key: bytes, certificate: bytes, trusted: bytes) -> None:
+    def request(self) -> bytes | None:
+        """Returns the request that waits for its certificate; `None` during the first half of a certificate's life."""
+        # Does not wait for an `install` in progress: its request stays until all files are there.
+        pending = self._pending
+        if pending is None and time.time() >= self.renew_at():
+            pending = self._pending = request(self._host)
+        return None if pending is None else pending.request
+
+    def install(self, certificate: bytes, trusted: bytes) -> None:
         """Replaces the certificate and key. The key is written first: a program that reads in between finds a mismatched pair,
-        keeps its former pair, and reads again."""
-        write_secret(self.key, key)
-        _write(self.certificate, certificate, 0o644)
-        _write(self.trusted, trusted, 0o644)
+        keeps its former pair, and reads again.
+
+        Ignores a certificate whose request does not wait. The controller may sign a request twice, because it sees the request
+        until the first certificate is installed. If a file cannot be written, `trouble` has the error, and the request waits
+        for another certificate.
+        """
+        with self._installing:
+            pending = self._pending
+            if pending is None or not pending.fits(certificate):
+                return
+            try:
+                write_secret(self.key, pending.key)
+                _write(self.certificate, certificate, 0o644)
+                _write(self.trusted, trusted, 0o644)
+            except OSError as error:
+                self.trouble = f"its certificate cannot be installed: {error}"
+                return
+            self._pending, self.trouble = None, ""
 
     def renew_at(self) -> float:
         """Returns the time at which half of the certificate's life is over, in seconds since 1970."""

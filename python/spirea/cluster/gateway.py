@@ -37,10 +37,12 @@ class Gateway:
         self._work = Path(config.work) / config.name / "coordinator"
         self._work.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._placement = self._work / "placement.json"
-        self._identity = authority.Identity.within(self._work / "identity")
-        self._request = authority.request(authority.COORDINATOR)
-        self._renewing = True
+        self._identity = authority.Identity(self._work / "identity", authority.COORDINATOR)
         self._program: Program | None = None
+        # Ray runs calls of the controller at the same time.
+        self._lock = threading.Lock()
+        if not self._placement.exists():
+            self.place({"databases": []})
         # Folders of a former gateway that died; its placement named complete versions only.
         self._folders = {version: path for version, path in self._placed() if Folder(path).exists(MANIFEST)}
         self._fetching: dict[str, threading.Thread] = {}
@@ -49,33 +51,32 @@ class Gateway:
 
     def report(self) -> dict[str, Any]:
         """Returns the folders of the fetched versions, the signing request, the program's process, and any trouble."""
-        if not self._renewing and time.time() >= self._identity.renew_at():
-            self._request, self._renewing = authority.request(authority.COORDINATOR), True
         program = self._program
         return {
             "folders": dict(self._folders),
-            "request": self._request.request if self._renewing else None,
+            "request": self._identity.request(),
             "pid": None if program is None else program.pid,
             "restarts": 0 if program is None else program.restarts,
-            "trouble": self._trouble or ("" if program is None or program.pid is not None else masked(program.trouble)),
+            "trouble": self._trouble
+            or self._identity.trouble
+            or ("" if program is None or program.pid is not None else masked(program.trouble)),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
         """Installs the requested certificate. The first one starts the coordinator."""
-        self._identity.install(self._request.key, certificate, trusted)
-        self._renewing = False
-        if self._program is None:
-            if not self._placement.exists():
-                self.place({"databases": []})
-            self._program = Program(self._arguments, self._work / "log")
+        self._identity.install(certificate, trusted)
+        with self._lock:
+            if self._program is None and self._identity.request() is None:
+                self._program = Program(self._arguments, self._work / "log")
 
     def prepare(self, version: str, url: str) -> None:
         """Fetches the coordinator's files of a version, in a thread."""
-        if version in self._folders or version in self._fetching:
-            return
-        thread = threading.Thread(target=self._bring, args=(version, url), daemon=True)
-        self._fetching[version] = thread
-        thread.start()
+        with self._lock:
+            if version in self._folders or version in self._fetching:
+                return
+            thread = threading.Thread(target=self._bring, args=(version, url), daemon=True)
+            self._fetching[version] = thread
+            thread.start()
 
     def _bring(self, version: str, url: str) -> None:
         try:
@@ -114,18 +115,18 @@ class Gateway:
 
     def place(self, placement: Mapping[str, Any]) -> None:
         """Writes the placement of workers to the file that the coordinator watches."""
-        partial = self._placement.with_suffix(".partial")
-        partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
-        os.replace(partial, self._placement)
+        with self._lock:
+            partial = self._placement.with_suffix(".partial")
+            partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
+            os.replace(partial, self._placement)
 
     def _placed(self) -> Iterator[tuple[str, str]]:
         """Yields the versions and folders in the coordinator's placement."""
-        if self._placement.exists():
-            for database in json.loads(self._placement.read_bytes())["databases"]:
-                for snapshot in database["snapshots"]:
-                    # Placements of former releases have no version.
-                    if (version := snapshot.get("version")) is not None:
-                        yield version, snapshot["path"]
+        for database in json.loads(self._placement.read_bytes())["databases"]:
+            for snapshot in database["snapshots"]:
+                # Placements of former releases have no version.
+                if (version := snapshot.get("version")) is not None:
+                    yield version, snapshot["path"]
 
     def asked(self, path: str) -> bytes:
         """Returns the coordinator's response on its administration port.

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import shutil
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,10 +68,8 @@ class Work:
         self._own = within / f"worker-{task.number}"
         self._own.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._in_use: IO[str] | None = None
-        self._identity = authority.Identity.within(self._own / "identity")
-        self._request = authority.request(host)
+        self._identity = authority.Identity(self._own / "identity", host)
         self._certified = threading.Event()
-        self._renewing = True
         self._stopping = threading.Event()
         self._program: Program | None = None
         self._fetched, self._of, self._trouble = 0, 0, ""
@@ -85,8 +82,6 @@ class Work:
         """Returns the phase (`starting` or `ready`), the address, the bytes fetched, the signing request, and any trouble."""
         program = self._program
         said = None if program is None else program.said
-        if not self._renewing and time.time() >= self._identity.renew_at():
-            self._request, self._renewing = authority.request(self._host), True
         return {
             "phase": "starting" if said is None else "ready",
             "address": None if said is None else said["address"],
@@ -95,15 +90,17 @@ class Work:
             "of": self._of,
             "restarts": 0 if program is None else program.restarts,
             "pid": None if program is None else program.pid,
-            "request": self._request.request if self._renewing else None,
-            "trouble": self._trouble or (masked(program.trouble) if program is not None and said is None else ""),
+            "request": self._identity.request(),
+            "trouble": self._trouble
+            or self._identity.trouble
+            or (masked(program.trouble) if program is not None and said is None else ""),
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
         """Installs the requested certificate and the trusted authority. The program reads them within a second."""
-        self._identity.install(self._request.key, certificate, trusted)
-        self._renewing = False
-        self._certified.set()
+        self._identity.install(certificate, trusted)
+        if self._identity.request() is None:
+            self._certified.set()
 
     def metrics(self) -> str:
         """Returns the program's current metrics; empty while it does not serve."""

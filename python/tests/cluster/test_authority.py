@@ -22,8 +22,9 @@ def authorities(tmp_path):
 
 def identity(folder, authorities, role, life=3600.0):
     other = COORDINATORS if role == WORKERS else WORKERS
-    asked, made = request("127.0.0.1"), Identity.within(folder)
-    made.install(asked.key, authorities[role].sign(asked.request, life, "127.0.0.1"), authorities[other].certificate)
+    made = Identity(folder, "127.0.0.1")
+    made.install(authorities[role].sign(made.request(), life, "127.0.0.1"), authorities[other].certificate)
+    assert made.request() is None
     return made
 
 
@@ -86,17 +87,39 @@ def test_keys_are_for_their_owner_alone_and_outlive_the_controller(tmp_path, aut
         Authority(tmp_path / "state", WORKERS)
 
 
-def test_certificates_are_made_anew_at_half_of_their_life(tmp_path, authorities):
+def test_certificates_are_made_anew_at_half_of_their_life(tmp_path, authorities, monkeypatch):
     made = identity(tmp_path / "worker", authorities, WORKERS, life=1000.0)
     assert 480 < made.renew_at() - time.time() < 501
     before = made.certificate.read_bytes()
-    asked = request("127.0.0.1")
-    made.install(
-        asked.key, authorities[WORKERS].sign(asked.request, 1000.0, "127.0.0.1"), authorities[COORDINATORS].certificate
-    )
+    later = time.time() + 501
+    monkeypatch.setattr("spirea.cluster.authority.time.time", lambda: later)
+    asked = made.request()
+    assert asked is not None and made.request() == asked
+    made.install(authorities[WORKERS].sign(asked, 1000.0, "127.0.0.1"), authorities[COORDINATORS].certificate)
     assert made.certificate.read_bytes() != before
     coordinator = identity(tmp_path / "coordinator", authorities, COORDINATORS)
     assert shake_hands(made, coordinator) == b"ready"
+
+
+def test_a_certificate_for_another_request_is_ignored(tmp_path, authorities):
+    made, trusted = Identity(tmp_path / "worker", "127.0.0.1"), authorities[COORDINATORS].certificate
+    made.install(authorities[WORKERS].sign(request("127.0.0.1").request, 60.0, "127.0.0.1"), trusted)
+    assert made.request() is not None and not made.certificate.exists()
+    asked = made.request()
+    first, second = (authorities[WORKERS].sign(asked, 60.0, "127.0.0.1") for _ in range(2))
+    made.install(first, trusted)
+    made.install(second, trusted)
+    assert made.request() is None and made.certificate.read_bytes() == first
+
+
+def test_a_certificate_that_cannot_be_written_is_requested_again(tmp_path, authorities):
+    made, trusted = Identity(tmp_path / "worker", "127.0.0.1"), authorities[COORDINATORS].certificate
+    made.certificate.mkdir()
+    made.install(authorities[WORKERS].sign(made.request(), 60.0, "127.0.0.1"), trusted)
+    assert made.request() is not None and "cannot be installed" in made.trouble
+    made.certificate.rmdir()
+    made.install(authorities[WORKERS].sign(made.request(), 60.0, "127.0.0.1"), trusted)
+    assert made.request() is None and made.trouble == ""
 
 
 def test_a_request_for_more_than_an_address_is_refused(authorities):

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -256,7 +255,7 @@ def test_the_coordinator_takes_no_other_version_from_a_store(keyed, other, tmp_p
 def test_a_damaged_version_is_fetched_ever_more_seldom(keyed, tmp_path, monkeypatch):
     store, gateway, pauses = copied(keyed, tmp_path / "store"), Gateway(conf(tmp_path)), []
     (tmp_path / "store" / "hint.rows").write_bytes(bytes((tmp_path / "store" / "hint.rows").stat().st_size))
-    monkeypatch.setattr("spirea.cluster.gateway.time", SimpleNamespace(time=time.time, sleep=pauses.append))
+    monkeypatch.setattr("spirea.cluster.gateway.time", SimpleNamespace(sleep=pauses.append))
     for _ in range(8):
         gateway.prepare(keyed.version, store.url)
         for thread in list(gateway._fetching.values()):

@@ -118,7 +118,7 @@ fn workers_and_a_coordinator_answer_as_one_server_does_and_one_is_killed() {
     let coordinator = Running::start(folder, &[&arguments[..], &tls].concat());
     let url = coordinator.said.trim().strip_prefix("listening on ").unwrap();
     let address = url.strip_prefix("http://").unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !get(address, "/readyz").starts_with("HTTP/1.1 200") {
         assert!(Instant::now() < deadline, "{}", get(address, "/readyz"));
         std::thread::sleep(Duration::from_millis(50));

@@ -11,7 +11,7 @@ use spirea_cluster::{CoordinatorConfig, MutualTls, ShareStatus};
 use spirea_server::{Limits, ServerConfig, Stopper, serve_router};
 use spirea_wire::{Queries, Request};
 
-use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
+use crate::fixture::{Coordinating, PATIENCE, Place, ROWS, build, each_once, eventually, value};
 use crate::proxy::Proxy;
 
 /// Looks up rows on two threads before, during and after `happens`. Every answer must be right.
@@ -224,8 +224,8 @@ fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still
             let placed = Instant::now();
             let (found, answered) = asked.join().unwrap();
             assert_eq!(found[0].as_ref().unwrap().fields(), [value(4, 1).into_bytes()]);
-            // The answer comes well before the batch timeout, which is one minute here.
-            assert!(answered.duration_since(placed) < Duration::from_secs(30));
+            // The answer comes well before the batch timeout.
+            assert!(answered.duration_since(placed) < PATIENCE / 2);
         });
     }
 }

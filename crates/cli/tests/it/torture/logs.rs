@@ -22,7 +22,7 @@ const METHOD_BYTES: usize = 400_000;
 /// Memory that the lines in a queue and the allocator may take, in KiB.
 const ROOM_KIB: u64 = 48 << 10;
 /// Far longer than a server without requests takes to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Destination of a server's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
