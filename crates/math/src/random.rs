@@ -75,8 +75,8 @@ impl SecretRng {
     }
 
     /// Creates a deterministic generator for tests and test vectors: never for a query that is
-    /// sent.
-    #[doc(hidden)]
+    /// sent. Needs the feature `testing`.
+    #[cfg(any(test, feature = "testing"))]
     pub fn deterministic_for_tests(mut seed: u64) -> Self {
         secret::poison(&mut seed);
         Self(ChaCha20Rng::seed_from_u64(seed))

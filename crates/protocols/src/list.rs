@@ -62,14 +62,6 @@ macro_rules! registry {
                 }
             }
 
-            /// Returns tables for testing a protocol on a backend; `None` for an unknown name.
-            pub fn specimens(protocol: &str) -> Option<$crate::protocol::Specimens> {
-                match protocol {
-                    $($name => Some(<$params as $crate::Protocol>::specimens()),)*
-                    _ => None,
-                }
-            }
-
             /// Chooses the cheapest shape of records under a protocol.
             ///
             /// # Errors

@@ -13,31 +13,8 @@ use crate::opening::Opening;
 use crate::parameters::Parameters;
 use crate::{ProtocolError, Responder, Result};
 
-/// Tables that reach every case of a protocol's shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Specimens {
-    /// Records and their bytes: some records share a unit, some take several units. Every table is
-    /// built and queried within seconds.
-    pub small: &'static [(u64, usize)],
-    /// Bytes of a record in a large table that suits the protocol.
-    pub large_record_bytes: usize,
-}
-
-impl Specimens {
-    /// Tables for a protocol without a ring.
-    pub const USUAL: Self = Self { small: &[(40, 3), (1200, 40), (5, 9000)], large_record_bytes: 4096 };
-}
-
 /// A protocol with its parameters.
 pub trait Protocol: Parameters + Send + Sync {
-    /// Returns tables for testing the protocol on a backend.
-    fn specimens() -> Specimens
-    where
-        Self: Sized,
-    {
-        Specimens::USUAL
-    }
-
     /// Refuses a parameter set that the protocol does not have, or that is weaker than the choice's
     /// security level.
     ///

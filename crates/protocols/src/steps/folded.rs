@@ -19,7 +19,7 @@ use crate::choice::{Choice, HintForm, KeyDelivery, QueryForm, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{FirstFold, Parameters, Profile, Sets, Stored};
-use crate::protocol::{Holdings, Protocol, Specimens};
+use crate::protocol::{Holdings, Protocol};
 use crate::{ProtocolError, Result, Sizes};
 
 /// Parameters that all protocols with a first fold share. Public, and part of a snapshot's
@@ -337,8 +337,6 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     const DELTA: &'static str;
     /// Arrangement of the parts of a large record.
     const SPREAD: Spread;
-    /// See [`Protocol::specimens`].
-    const SPECIMENS: Specimens;
     /// See [`Protocol::hint_lasts`].
     const HINT_LASTS: bool = false;
     /// Key deliveries that the protocol supports.
@@ -455,10 +453,6 @@ impl<P: FoldedProtocol> Protocol for FoldedParams<P>
 where
     Self: Parameters,
 {
-    fn specimens() -> Specimens {
-        P::SPECIMENS
-    }
-
     fn check(choice: &Choice) -> Result<(), ProtocolError> {
         choice.lwe_set().and(P::ring_of(choice)).map(drop)
     }

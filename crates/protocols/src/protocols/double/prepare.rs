@@ -18,7 +18,7 @@ use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation, read_exac
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Holdings, Serve, Specimens};
+use crate::protocol::{Holdings, Serve};
 use crate::steps::changes::differences;
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::hint::refold;
@@ -32,7 +32,6 @@ impl FoldedProtocol for Double {
     const NAME: &'static str = "double";
     const DELTA: &'static str = "simple";
     const SPREAD: Spread = SPREAD;
-    const SPECIMENS: Specimens = Specimens { small: &[(40, 3), (700, 1), (5, 40)], large_record_bytes: 16 };
     const HINT_LASTS: bool = true;
 
     type Form = Folded;

@@ -13,7 +13,7 @@ use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::packing::scheme::{PackScheme, PackedServer};
 use crate::parameters::Parameters as _;
-use crate::protocol::{Holdings, Serve, Specimens};
+use crate::protocol::{Holdings, Serve};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
 use crate::steps::ring::Shape as _;
@@ -28,7 +28,6 @@ impl FoldedProtocol for DoublePack {
     const NAME: &'static str = "double-pack";
     const DELTA: &'static str = "exppack-simple";
     const SPREAD: Spread = Spread::Rows;
-    const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
     type Form = Folded;
 

@@ -14,7 +14,7 @@ use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::packing::scheme::{PackScheme, PackedServer};
 use crate::parameters::Parameters as _;
-use crate::protocol::{Holdings, Serve, Specimens};
+use crate::protocol::{Holdings, Serve};
 use crate::steps::Folded;
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, write_fixed};
@@ -26,7 +26,6 @@ impl FoldedProtocol for ExppackDouble {
     const DELTA: &'static str = "exppack-simple";
     const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = SPREAD;
-    const SPECIMENS: Specimens = Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 };
 
     type Form = Folded;
 

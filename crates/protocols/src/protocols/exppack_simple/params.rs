@@ -8,7 +8,7 @@ use crate::choice::{Choice, KeyDelivery, MAX_BINS};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::packing::one_fold::PackedProtocol;
-use crate::protocol::{Holdings, Specimens};
+use crate::protocol::Holdings;
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, counts};
 use crate::steps::shape::{LookupCost, malformed};
@@ -26,7 +26,6 @@ impl FoldedProtocol for ExppackSimple {
     const DELTA: &'static str = "exppack-simple";
     const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = Spread::Columns;
-    const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
     type Form = Folded;
 

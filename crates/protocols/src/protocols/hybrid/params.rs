@@ -6,7 +6,7 @@ use crate::choice::KeyDelivery;
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::packing::one_fold::PackedProtocol;
-use crate::protocol::{Holdings, Specimens};
+use crate::protocol::Holdings;
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, grids_of_blocks};
 use crate::steps::select::select_read_bytes;
@@ -25,7 +25,6 @@ impl FoldedProtocol for Hybrid {
     const DELTA: &'static str = "exppack-simple";
     const DELIVERIES: &'static [KeyDelivery] = &KeyDelivery::ALL;
     const SPREAD: Spread = Spread::Rows;
-    const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
     type Form = Folded;
 

@@ -16,17 +16,13 @@ use crate::files::{Files, Units};
 use crate::grid::Grid;
 use crate::opening::{Opening, Role};
 use crate::parameters::Parameters;
-use crate::protocol::{Holdings, Protocol, Serve, Specimens};
+use crate::protocol::{Holdings, Protocol, Serve};
 use crate::steps::ring::Shape as _;
 use crate::steps::select::select_read_bytes;
 use crate::steps::shape::{LookupCost, cheapest};
 use crate::{ProtocolError, Responder, Result};
 
 impl Protocol for Params {
-    fn specimens() -> Specimens {
-        Specimens { small: &[(20, 4000), (3, 40_000)], large_record_bytes: 4096 }
-    }
-
     fn check(choice: &Choice) -> Result<(), ProtocolError> {
         choice.ring_set(choice.security.onion_set(), ring_sets().collect()).map(drop)
     }

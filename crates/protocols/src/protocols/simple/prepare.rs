@@ -15,7 +15,7 @@ use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
-use crate::protocol::{Holdings, Serve, Specimens};
+use crate::protocol::{Holdings, Serve};
 use crate::steps::Folded;
 use crate::steps::changes::differences;
 use crate::steps::folded::{FoldedProtocol, MAX_COLUMNS};
@@ -28,7 +28,6 @@ impl FoldedProtocol for Simple {
     const NAME: &'static str = "simple";
     const DELTA: &'static str = "simple";
     const SPREAD: Spread = Spread::Columns;
-    const SPECIMENS: Specimens = Specimens::USUAL;
     const HINT_LASTS: bool = true;
 
     type Form = Form;
