@@ -73,11 +73,12 @@ impl Policy {
             Self::Idle => libc::SCHED_IDLE,
             Self::Normal => libc::SCHED_OTHER,
         };
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // musl's function of this name does nothing.
+        // The kernel's `sched_param` is one number. That of musl has more fields, and musl's function
+        // of this name does nothing.
         let call = libc::SYS_sched_setscheduler;
-        // SAFETY: the kernel reads the parameters, and changes this thread alone.
-        unsafe { libc::syscall(call, thread.as_raw_nonzero(), policy, &raw const parameters) == 0 }
+        let priority: libc::c_int = 0;
+        // SAFETY: the kernel reads the priority, and changes this thread alone.
+        unsafe { libc::syscall(call, thread.as_raw_nonzero(), policy, &raw const priority) == 0 }
     }
 
     /// Returns true if a thread, which is the calling one, may leave the normal policy and return,
