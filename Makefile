@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 .PHONY: check-rust
 check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
-build demo-build test check lint check-32-bit check-crates check-semver deny audit tests-built doc test-system test-constant-time: | check-rust
+build demo-build test check lint check-targets check-crates check-semver deny audit tests-built doc test-system test-constant-time: | check-rust
 
 # The commit is part of the program: spirea --version --verbose.
 build:
@@ -148,9 +148,9 @@ lint:
 	@CARGO="$(CARGO)" python3 tests/run.py --only clippy,lint
 
 # Compiles the client for the browser and for machines of 32 bits. Adds the two targets if rustup lacks them.
-.PHONY: check-32-bit
-check-32-bit:
-	CARGO="$(CARGO)" scripts/check-32-bit.sh
+.PHONY: check-targets
+check-targets:
+	CARGO="$(CARGO)" scripts/check-targets.sh
 
 # Builds the emulated CUDA device with AddressSanitizer: tests/system/test_cuda_asan.py runs every kernel on it.
 test-cuda-asan: export SPIREA_EMULATION_ASAN = 1

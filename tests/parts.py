@@ -323,7 +323,12 @@ PARTS = [
             "XDG_CACHE_HOME": str(ROOT / "target/documentation-cache"),
         },
     ),
-    Part("32-bit", "the client compiles for machines of 32 bits", [["scripts/check-32-bit.sh"]], only_full=True),
+    Part(
+        "targets",
+        "the client compiles for machines of 32 bits, and the CPU backend with musl",
+        [["scripts/check-targets.sh"]],
+        only_full=True,
+    ),
 ]
 
 

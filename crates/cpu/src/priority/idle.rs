@@ -73,8 +73,8 @@ impl Policy {
             Self::Idle => libc::SCHED_IDLE,
             Self::Normal => libc::SCHED_OTHER,
         };
-        // The kernel's `sched_param` is one number. That of musl has more fields, and musl's function
-        // of this name does nothing.
+        // The kernel's `sched_param` is one number. That of musl has more fields, and musl's
+        // function of this name does nothing.
         let call = libc::SYS_sched_setscheduler;
         let priority: libc::c_int = 0;
         // SAFETY: the kernel reads the priority, and changes this thread alone.
