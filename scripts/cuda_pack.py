@@ -18,7 +18,6 @@ package index. It needs no CUDA and no GPU, but a C++ compiler as its preprocess
 import argparse
 import dataclasses
 import hashlib
-import itertools
 import json
 import lzma
 import re
@@ -33,8 +32,8 @@ REMEDY = "remedy: make cuda-pack, and commit crates/cuda/pack"
 
 MAGIC = b"SPIRCUDA"
 FORMAT = 4
-# Compression of a source's images. The dictionary bounds the decoder's memory: MAX_DECODER_KIB in crates/cuda/src/pack.rs.
-LZMA = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 4 << 20}
+# Compression of the images. The dictionary bounds the decoder's memory: MAX_DECODER_KIB in crates/cuda/src/pack.rs.
+LZMA = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20}
 
 
 # Requirements of kernels.
@@ -164,19 +163,15 @@ def pack(images):
     keys = sorted(images, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
     texts = {key: (key[0].encode("ascii"), " ".join(images[key].kernels).encode("ascii")) for key in keys}
     table_length = 8 + sum(54 + len(name) + len(kernels) for name, kernels in texts.values())
-    table, streams, offset = struct.pack("<II", least_driver(), len(keys)), b"", 44 + table_length
-    for _, group in itertools.groupby(keys, key=lambda key: key[0]):
-        of_source, start = list(group), 0
-        raw = b"".join(images[key].data for key in of_source)
-        stream = lzma.compress(raw, check=lzma.CHECK_NONE, filters=[LZMA])
-        for key in of_source:
-            data, (name, kernels) = images[key].data, texts[key]
-            sizes = offset, len(stream), start, len(data), len(kernels)
-            table += struct.pack("<BBBBIIIIH", *split_target(key[1]), len(name), *sizes)
-            table += hashlib.sha256(data).digest() + name + kernels
-            start += len(data)
-        streams, offset = streams + stream, offset + len(stream)
-    body = table + streams
+    table, start = struct.pack("<II", least_driver(), len(keys)), 0
+    stream = lzma.compress(b"".join(images[key].data for key in keys), check=lzma.CHECK_NONE, filters=[LZMA])
+    for key in keys:
+        data, (name, kernels) = images[key].data, texts[key]
+        sizes = 44 + table_length, len(stream), start, len(data), len(kernels)
+        table += struct.pack("<BBBBIIIIH", *split_target(key[1]), len(name), *sizes)
+        table += hashlib.sha256(data).digest() + name + kernels
+        start += len(data)
+    body = table + stream
     return MAGIC + struct.pack("<I", FORMAT) + hashlib.sha256(body).digest() + body
 
 

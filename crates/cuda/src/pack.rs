@@ -24,9 +24,9 @@ const MAX_IMAGE_BYTES: usize = 16 << 20;
 /// Maximum length of a stream before an image's end, far above any real length. It bounds the
 /// decompression up to a position that is read from the table.
 const MAX_STREAM_BYTES: usize = 64 << 20;
-/// Maximum memory of the decoder, in KiB: a dictionary of 4 MiB, which `scripts/cuda_pack.py` sets,
-/// and its tables.
-const MAX_DECODER_KIB: u32 = 5 << 10;
+/// Maximum memory of the decoder, in KiB: a dictionary of 16 MiB, which `scripts/cuda_pack.py`
+/// sets, and its tables.
+const MAX_DECODER_KIB: u32 = 17 << 10;
 
 /// Reason why there are no kernels for a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -146,7 +146,9 @@ struct Entry<'a> {
     name: &'a str,
     target: Target,
     kernels: &'a str,
-    /// Compressed images of the file for all targets, one after another.
+    /// Position of the stream in the pack.
+    offset: usize,
+    /// Compressed images, one after another.
     stream: &'a [u8],
     /// Position of the image in the decompressed stream.
     start: usize,
@@ -155,35 +157,52 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Decompresses the entry and checks its bytes.
-    fn bytes(&self) -> Result<Vec<u8>, PackError> {
-        let mut bytes = Vec::with_capacity(self.length);
-        let mut stream = XzReader::new_mem_limit(self.stream, false, MAX_DECODER_KIB);
-        io::copy(&mut stream.by_ref().take(self.start as u64), &mut io::sink())
-            .and_then(|_| stream.take(self.length as u64).read_to_end(&mut bytes))
-            .map_err(|_| PackError::Damaged("an image cannot be decompressed"))?;
+    /// Checks the decompressed bytes of the entry.
+    fn check(&self, bytes: &[u8]) -> Result<(), PackError> {
         if bytes.len() != self.length {
             return Err(PackError::Damaged("an image has another length"));
         }
-        if sha256(&bytes) != self.digest {
+        if sha256(bytes) != self.digest {
             return Err(PackError::Damaged("an image has another hash"));
         }
         // The driver reads PTX up to the zero.
         if matches!(self.target, Target::Ptx(_)) && bytes.last() != Some(&0) {
             return Err(PackError::Damaged("its PTX does not end"));
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 
-impl Entry<'static> {
-    fn image(&self) -> Result<Image, PackError> {
-        Ok(Image {
-            name: self.name.to_owned(),
-            target: self.target,
-            kernels: self.kernels.split(' ').collect(),
-            bytes: self.bytes()?,
-        })
+/// Decompresses entries in the order of their places, so that each stream is read once.
+struct Decompressor<'a> {
+    /// Offset of the stream that is read.
+    offset: usize,
+    stream: XzReader<&'a [u8]>,
+    /// Bytes that were read from the stream.
+    position: usize,
+}
+
+impl<'a> Decompressor<'a> {
+    /// Begins at the front of an entry's stream.
+    fn new(entry: &Entry<'a>) -> Self {
+        let stream = XzReader::new_mem_limit(entry.stream, false, MAX_DECODER_KIB);
+        Self { offset: entry.offset, stream, position: 0 }
+    }
+
+    /// Decompresses an entry and checks its bytes. Begins again if the entry lies in another
+    /// stream, or before the position.
+    fn bytes(&mut self, entry: &Entry<'a>) -> Result<Vec<u8>, PackError> {
+        if entry.offset != self.offset || entry.start < self.position {
+            *self = Self::new(entry);
+        }
+        let mut bytes = Vec::with_capacity(entry.length);
+        let skipped = (entry.start - self.position) as u64;
+        io::copy(&mut self.stream.by_ref().take(skipped), &mut io::sink())
+            .and_then(|_| self.stream.by_ref().take(entry.length as u64).read_to_end(&mut bytes))
+            .map_err(|_| PackError::Damaged("an image cannot be decompressed"))?;
+        self.position = entry.start + entry.length;
+        entry.check(&bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -231,7 +250,7 @@ impl<'a> Pack<'a> {
                 return Err(PackError::Damaged("an image is too large"));
             }
             let target = Target::of([major, minor, kind])?;
-            entries.push(Entry { name, target, kernels, stream, start, length, digest });
+            entries.push(Entry { name, target, kernels, offset, stream, start, length, digest });
         }
         Ok(Self { least_driver, entries })
     }
@@ -251,6 +270,15 @@ impl<'a> Pack<'a> {
         Ok(best.into_values().collect())
     }
 
+    /// Decompresses entries. Returns each with its bytes, in the order of their places.
+    fn decompress<'e>(entries: &[&'e Entry<'a>]) -> Result<Vec<(&'e Entry<'a>, Vec<u8>)>, PackError> {
+        let mut entries = entries.to_vec();
+        entries.sort_unstable_by_key(|entry| (entry.offset, entry.start));
+        let Some(first) = entries.first() else { return Ok(Vec::new()) };
+        let mut decompressor = Decompressor::new(first);
+        entries.into_iter().map(|entry| Ok((entry, decompressor.bytes(entry)?))).collect()
+    }
+
     /// Lists the targets in the pack, as text.
     fn architectures(&self) -> String {
         let mut there: Vec<_> = self.entries.iter().map(|entry| entry.target).collect();
@@ -265,7 +293,13 @@ impl<'a> Pack<'a> {
 
 impl Pack<'static> {
     fn images(&self, device: Compute) -> Result<Vec<Image>, PackError> {
-        self.best(device)?.into_iter().map(Entry::image).collect()
+        let image = |(entry, bytes): (&Entry<'static>, Vec<u8>)| Image {
+            name: entry.name.to_owned(),
+            target: entry.target,
+            kernels: entry.kernels.split(' ').collect(),
+            bytes,
+        };
+        Ok(Self::decompress(&self.best(device)?)?.into_iter().map(image).collect())
     }
 }
 
@@ -333,6 +367,11 @@ mod tests {
         let (stored_length, start, length) = (stored.len() as u32, before.len() as u32, raw.len() as u32);
         let digest = sha256(&raw);
         Row { name, target, kernels: "one two", stored, shift: 0, stored_length, start, length, digest }
+    }
+
+    /// Decompresses one entry.
+    fn bytes(entry: &Entry<'_>) -> Result<Vec<u8>, PackError> {
+        Decompressor::new(entry).bytes(entry)
     }
 
     fn compress(raw: &[u8], dictionary_bytes: u32) -> Vec<u8> {
@@ -417,13 +456,13 @@ mod tests {
     #[test]
     fn a_specific_cubin_is_better_than_a_general_one() {
         for rows in [[row("x", (9, 0, 0)), row("x", (9, 0, 1))], [row("x", (9, 0, 1)), row("x", (9, 0, 0))]] {
-            let bytes = write(&rows);
-            let pack = Pack::parse(&bytes).unwrap();
+            let written = write(&rows);
+            let pack = Pack::parse(&written).unwrap();
             let best = pack.best(compute(9, 0)).unwrap();
             assert_eq!(best.len(), 1);
             assert_eq!(best[0].target.to_string(), "sm_90a");
             assert_eq!(best[0].kernels, "one two");
-            assert_eq!(best[0].bytes().unwrap(), image("x", (9, 0, 1)));
+            assert_eq!(bytes(best[0]).unwrap(), image("x", (9, 0, 1)));
         }
     }
 
@@ -461,14 +500,14 @@ mod tests {
     /// harmless.
     #[test]
     fn damage_under_a_right_hash_never_panics() {
-        let bytes = write(&sample()[3..8]);
-        let whole = &bytes[44..];
+        let written = write(&sample()[3..8]);
+        let whole = &written[44..];
         let devices = [compute(9, 0), compute(10, 0), compute(12, 0)];
         let read = |body: &[u8]| {
-            let bytes = seal(body);
-            if let Ok(pack) = Pack::parse(&bytes) {
+            let sealed = seal(body);
+            if let Ok(pack) = Pack::parse(&sealed) {
                 for entry in devices.iter().flat_map(|&device| pack.best(device).into_iter().flatten()) {
-                    assert!(entry.bytes().is_ok_and(|bytes| bytes.len() <= MAX_IMAGE_BYTES) || body != whole);
+                    assert!(bytes(entry).is_ok_and(|bytes| bytes.len() <= MAX_IMAGE_BYTES) || body != whole);
                 }
             }
         };
@@ -501,9 +540,9 @@ mod tests {
         for (lie, expected) in lies {
             let mut rows = [row("fold", (8, 0, 0))];
             lie(&mut rows[0]);
-            let bytes = write(&rows);
-            let message = Pack::parse(&bytes)
-                .and_then(|pack| pack.entries[0].bytes())
+            let written = write(&rows);
+            let message = Pack::parse(&written)
+                .and_then(|pack| bytes(&pack.entries[0]))
                 .expect_err("a lie is seen")
                 .to_string();
             assert!(message.contains(expected), "{message}, not {expected}");
@@ -515,8 +554,8 @@ mod tests {
     #[test]
     fn the_pack_of_this_library_is_whole() {
         let pack = Pack::parse(PACK).unwrap();
-        for entry in &pack.entries {
-            let bytes = entry.bytes().unwrap();
+        let entries: Vec<_> = pack.entries.iter().collect();
+        for (entry, bytes) in Pack::decompress(&entries).unwrap() {
             match entry.target {
                 Target::Cubin { .. } => assert!(bytes.starts_with(b"\x7fELF"), "{}", entry.name),
                 Target::Ptx(_) => {
@@ -539,10 +578,10 @@ mod tests {
     #[test]
     fn a_dictionary_beyond_the_memory_of_the_decoder_is_an_error() {
         let mut rows = [row("fold", (9, 0, 2))];
-        rows[0].stored = compress(&image("fold", (9, 0, 2)), 8 << 20);
+        rows[0].stored = compress(&image("fold", (9, 0, 2)), 32 << 20);
         rows[0].stored_length = rows[0].stored.len() as u32;
-        let bytes = write(&rows);
-        let error = Pack::parse(&bytes).unwrap().entries[0].bytes().unwrap_err();
+        let written = write(&rows);
+        let error = bytes(&Pack::parse(&written).unwrap().entries[0]).unwrap_err();
         assert_eq!(error, PackError::Damaged("an image cannot be decompressed"));
     }
 
@@ -553,8 +592,8 @@ mod tests {
         rows[0].stored = compress(raw, 4 << 20);
         (rows[0].stored_length, rows[0].start, rows[0].length) = (rows[0].stored.len() as u32, 0, 20);
         rows[0].digest = sha256(raw);
-        let bytes = write(&rows);
-        let error = Pack::parse(&bytes).unwrap().entries[0].bytes().unwrap_err();
+        let written = write(&rows);
+        let error = bytes(&Pack::parse(&written).unwrap().entries[0]).unwrap_err();
         assert_eq!(error, PackError::Damaged("its PTX does not end"));
     }
 }
