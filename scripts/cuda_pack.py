@@ -163,14 +163,18 @@ def pack(images):
     keys = sorted(images, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
     texts = {key: (key[0].encode("ascii"), " ".join(images[key].kernels).encode("ascii")) for key in keys}
     table_length = 8 + sum(54 + len(name) + len(kernels) for name, kernels in texts.values())
-    table, start = struct.pack("<II", least_driver(), len(keys)), 0
-    stream = lzma.compress(b"".join(images[key].data for key in keys), check=lzma.CHECK_NONE, filters=[LZMA])
+    # By target, because a device needs the images of one target.
+    starts, raw = {}, b""
+    for key in sorted(keys, key=lambda key: ARCHITECTURES.index(key[1])):
+        starts[key] = len(raw)
+        raw += images[key].data
+    stream = lzma.compress(raw, check=lzma.CHECK_NONE, filters=[LZMA])
+    table = struct.pack("<II", least_driver(), len(keys))
     for key in keys:
         data, (name, kernels) = images[key].data, texts[key]
-        sizes = 44 + table_length, len(stream), start, len(data), len(kernels)
+        sizes = 44 + table_length, len(stream), starts[key], len(data), len(kernels)
         table += struct.pack("<BBBBIIIIH", *split_target(key[1]), len(name), *sizes)
         table += hashlib.sha256(data).digest() + name + kernels
-        start += len(data)
     body = table + stream
     return MAGIC + struct.pack("<I", FORMAT) + hashlib.sha256(body).digest() + body
 
