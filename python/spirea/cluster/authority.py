@@ -166,7 +166,8 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 
 class Identity:
     """The files of one program: its certificate, its key, and the authority that it trusts. It requests its certificate, and
-    another one after half of the certificate's life. Several threads may use it."""
+    another one after half of the certificate's life. `trouble` is the error of the last `install`, empty if there was none.
+    Several threads may use it."""
 
     def __init__(self, folder: Path, host: str) -> None:
         """Creates the folder, which only the programs' user can read, and makes the first request, for the address `host`."""
