@@ -173,7 +173,7 @@ impl Entry<'_> {
     }
 }
 
-/// Decompresses entries in the order of their places, so that each stream is read once.
+/// Decompresses entries in the order in which they are stored, so that each stream is read once.
 struct Decompressor<'a> {
     /// Offset of the stream that is read.
     offset: usize,
@@ -270,7 +270,7 @@ impl<'a> Pack<'a> {
         Ok(best.into_values().collect())
     }
 
-    /// Decompresses entries. Returns each with its bytes, in the order of their places.
+    /// Decompresses entries. Returns each with its bytes, in the order in which they are stored.
     fn decompress<'e>(entries: &[&'e Entry<'a>]) -> Result<Vec<(&'e Entry<'a>, Vec<u8>)>, PackError> {
         let mut entries = entries.to_vec();
         entries.sort_unstable_by_key(|entry| (entry.offset, entry.start));

@@ -43,8 +43,10 @@ def test_the_first_certificate_and_a_placement_may_come_at_the_same_time(tmp_pat
     gateway = Gateway(conf, lambda *arguments: ready)
     placement = {"databases": [{"name": "keyed", "snapshots": []}]}
 
+    request = gateway.report()["request"]
+
     def certify():
-        signed = authorities[authority.COORDINATORS].sign(gateway.report()["request"], 3600.0, authority.COORDINATOR)
+        signed = authorities[authority.COORDINATORS].sign(request, 3600.0, authority.COORDINATOR)
         gateway.certify(signed, authorities[authority.WORKERS].certificate)
 
     calls = [certify, certify, lambda: gateway.place(placement), lambda: gateway.place(placement)]

@@ -232,10 +232,10 @@ pub fn read(stream: &mut TcpStream) -> Reply {
     Reply::parse(&response)
 }
 
-/// Upper bound for what ends at a time that a test sets. It is shorter than the times of
-/// [`Limits::default`], with which a test must fail.
+/// Longest time in which a test's own short limit takes effect. The limits of [`Limits::default`]
+/// are longer, so a server that ignores the test's limit fails the test.
 pub const PATIENCE: Duration = Duration::from_secs(25);
-/// Upper bound for everything else, on a heavily loaded machine.
+/// Longest wait for any other condition, on a heavily loaded machine.
 const LOADED: Duration = Duration::from_secs(180);
 /// Upper bound for publications, and for responses that may wait for them. A publication has a low
 /// priority, and waits while other tests use all processors.

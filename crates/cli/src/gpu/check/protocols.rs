@@ -37,7 +37,7 @@ struct Specimens {
     /// Records and their bytes: some records share a unit, some take several units. Every table is
     /// built and queried within seconds.
     small: &'static [(u64, usize)],
-    /// Bytes of a record in a large table that suits the protocol.
+    /// Bytes of a record in a large table, of a size that is typical for the protocol.
     large_record_bytes: usize,
 }
 
