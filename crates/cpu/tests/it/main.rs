@@ -2,6 +2,7 @@
 
 mod common;
 mod each;
+mod evaluate;
 mod fixed;
 mod matrix;
 mod module_fold;
