@@ -21,6 +21,8 @@ def test_no_answer_is_wrong_or_lost_and_every_block_is_seen(spirea, lab, tmp_pat
     for database in report["databases"]:
         assert (database["wrong"], database["unknown"], database["lost"]) == (0, 0, 0), database
         assert (database["visible"]["count"], database["invisible"]) == (BLOCKS, 0), database
+        # A block is published before it is visible.
+        assert database["then_visible"]["count"] == BLOCKS and database["then_visible"]["p50"] > 0, database
         # The base, a version for each block, and the compaction.
         assert database["versions"] == BLOCKS + 1 + database["compactions"], database
         assert database["compactions"] > 0 and database["changing"]["count"] > 0, database

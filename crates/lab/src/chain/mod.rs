@@ -223,6 +223,9 @@ impl ChangedService {
         let (quiet, changing) = (calm.latencies(|_| true), self.answers.latencies(|_| true));
         let compacting = self.answers.latencies(|due| (began..ended).contains(&due));
         let loads = [closed, calm, self.answers, self.probed];
+        // Both lists have the blocks in the order of publication.
+        let after = |(published, seen): (&f64, &Option<f64>)| seen.map(|seen| seen - published);
+        let then_visible: Vec<f64> = self.published.iter().zip(&self.seen).filter_map(after).collect();
         let seen: Vec<f64> = self.seen.into_iter().flatten().collect();
         Outcome {
             database: target.database.clone(),
@@ -235,6 +238,7 @@ impl ChangedService {
             published: self.published.into(),
             invisible: self.blocks as usize - seen.len(),
             visible: seen.into(),
+            then_visible: then_visible.into(),
             versions: target.ledger.versions(),
             compactions: target.ledger.compactions(),
             compaction_seconds: (ended - began).as_secs_f64(),

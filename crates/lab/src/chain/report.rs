@@ -67,6 +67,9 @@ pub struct Outcome {
     /// Delays between sending a block to the stream and the first answer from a version with the
     /// block.
     pub visible: Distribution,
+    /// Delays between the report of a block's version and the first answer from a version with the
+    /// block.
+    pub then_visible: Distribution,
     /// Blocks that were sent and that no client saw.
     pub invisible: usize,
     /// Number of versions.
@@ -131,6 +134,7 @@ impl Outcome {
             ("in a compaction", &self.compacting),
             ("until published", &self.published),
             ("until visible", &self.visible),
+            ("then visible", &self.then_visible),
         ] {
             print_line(&format!(
                 "  {what:16} p50 {:>9}  p95 {:>9}  max {:>9}  of {}",
