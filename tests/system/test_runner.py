@@ -217,7 +217,7 @@ def test_a_change_is_checked_by_what_it_touches():
         " ".join(map(str, command))
         for command in check.commands(["crates/wire/src/lib.rs", "docs/updates.md", "scripts/web.py"])
     ]
-    assert any("cargo test" in command and "spirea-wire" in command for command in commands)
+    assert any(f"{parts.CARGO} test" in command and "spirea-wire" in command for command in commands)
     assert any("test_docs.py::test_document[docs/updates.md]" in command for command in commands)
     assert any("ruff check scripts/web.py" in command for command in commands)
     assert not list(check.commands(["LICENSE"]))
