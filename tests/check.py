@@ -39,7 +39,7 @@ def package(file):
         manifest = ROOT / folder / "Cargo.toml"
         if folder != Path() and manifest.is_file():
             text = manifest.read_text()
-            # proto/generate is a separate workspace.
+            # conformance/interleavings is a separate workspace.
             return None if "[workspace]" in text else re.search(r'^name = "(.*)"', text, re.MULTILINE)[1]
     return None
 

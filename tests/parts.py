@@ -83,11 +83,13 @@ RUST = (
     "rust-toolchain.toml",
     "sim",
 )
-# Packages that model devices, with long tests. They are not separate parts: tests/rust.py skips them by the same rule as
-# parts. The first of a package's files is its folder; the tests compare it with the others.
-DEVICES = {
+# Packages that the short form tests only if their files changed. They are not separate parts: tests/rust.py skips them by
+# the same rule as parts. The first of a package's files is its folder. The models of devices have long tests, which
+# compare the folder with the other files.
+IF_CHANGED = {
     "spirea-ive": ("sim/ive", "papers/ive.toml"),
     "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),
+    "spirea-proto": ("proto/generate", "proto/spirea", "crates/wire/src/generated"),
 }
 # Tests of other packages on an emulated device, by test program: the beginnings of their names. The short form skips them
 # together with the device's package.
@@ -128,7 +130,8 @@ PARTS = [
     ),
     Part(
         "rust",
-        "runs the Rust tests; those of the accelerator's simulator and of the CUDA kernels only if their files changed",
+        "runs the Rust tests; those of the accelerator's simulator, the CUDA kernels and the .proto files only if these "
+        "changed",
         [["python3", "tests/rust.py"]],
         needs=("rust-build",),
         programs=("redis-server",) if FULL else (),
@@ -244,23 +247,6 @@ PARTS = [
         needs=("environment", "rust-build"),
         programs=RTL_PROGRAMS,
         files=RTL,
-    ),
-    Part(
-        "proto",
-        "the committed messages are those of the .proto files",
-        [
-            [
-                CARGO,
-                "test",
-                "--quiet",
-                "--locked",
-                "--manifest-path",
-                "proto/generate/Cargo.toml",
-                "--target-dir",
-                "target/proto",
-            ]
-        ],
-        files=("proto", "crates/wire/src/generated"),
     ),
     Part(
         "interleavings",

@@ -5,8 +5,9 @@ usage: rust.py [--build]
 
 `cargo test --workspace` would run the programs one after another, although many wait for a timeout, a socket or a single
 thread. Prints the wall time and the CPU time of each program, the output of failing programs, and the command that repeats a
-failed test alone. With --build it only builds. The short form skips the models of devices, unless their files changed
-(parts.DEVICES, tests/base.py). With SPIREA_EMULATION_ASAN=1 it skips the tests that tests/system/test_cuda_asan.py runs.
+failed test alone. With --build it only builds. The short form skips the packages of parts.IF_CHANGED
+unless their files changed (tests/base.py). With SPIREA_EMULATION_ASAN=1 it skips the tests that
+tests/system/test_cuda_asan.py runs.
 """
 
 import functools
@@ -21,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import base
-from parts import DEVICES, EMULATIONS, FULL, ROOT, is_touched
+from parts import EMULATIONS, FULL, IF_CHANGED, ROOT, is_touched
 from usage import wait
 
 CARGO = os.environ.get("CARGO", "cargo")
@@ -40,7 +41,7 @@ def left_out():
     _, changed = base.changed_files(ROOT)
     if FULL or changed is None:
         return {}
-    return {package: files[0] for package, files in DEVICES.items() if not is_touched(files, changed)}
+    return {package: files[0] for package, files in IF_CHANGED.items() if not is_touched(files, changed)}
 
 
 def workspace():

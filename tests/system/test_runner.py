@@ -225,7 +225,7 @@ def test_a_change_is_checked_by_what_it_touches():
         " ".join(map(str, command)) for command in check.commands(["fuzz/fuzz_targets/wire.rs"]) if "clippy" in command
     ]
     assert "--features spirea-fuzz/libfuzzer" in clippy
-    assert check.package("proto/generate/lib.rs") is None
+    assert check.package("conformance/interleavings/tests/life.rs") is None
 
 
 def test_draws_differ_by_seed_and_the_long_form_has_all_cases(monkeypatch):

@@ -18,6 +18,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
+use chacha20::ChaCha20Rng;
 use clap::Args;
 use serde::Deserialize as _;
 use spirea_console::output::{Format, note, print_line};
@@ -102,6 +103,12 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         services.push(Service::start(&programs, kind, &csv, &accounts)?);
     }
     std::fs::remove_file(&csv)?;
+    // From the first block on, every look-up asks base and delta. The capacity must be that of such
+    // look-ups.
+    note("publishing the first block");
+    let mut rng = generator(options.seed);
+    let first = accounts.lines(&accounts.next_block(options.changes, &mut rng));
+    services.iter().try_for_each(|service| service.publish(&programs, options.changes, &first))?;
 
     let [measuring, quiet] = PHASES.map(|part| duration.mul_f64(part).min(LONGEST_PHASE));
     note("measuring how many look-ups a second the servers answer");
@@ -117,7 +124,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     let calm = at_once(&services, |target, i| target.load(Pace::Open(rates[i]), quiet, options.seed + 1))?;
     note("asking with changes");
     let traffic = Traffic { options, programs: &programs, every, duration, rates: &rates };
-    let changed = traffic.run(&accounts, &mut services)?;
+    let changed = traffic.run(&accounts, rng, &mut services)?;
 
     let mut databases = Vec::new();
     let parts = services.iter().zip(closed).zip(calm).zip(changed.services).enumerate();
@@ -197,7 +204,8 @@ struct Traffic<'a> {
 
 /// Results of the part with changes.
 struct Changed {
-    blocks: Height,
+    /// Number of blocks after the first one.
+    blocks: u32,
     services: Vec<ChangedService>,
 }
 
@@ -210,7 +218,7 @@ struct ChangedService {
     /// that was never seen.
     seen: Vec<Option<f64>>,
     probed: Answers,
-    blocks: Height,
+    blocks: u32,
     /// Start and end of the requested compaction.
     compaction: [Instant; 2],
     memory: Vec<Memory>,
@@ -252,7 +260,12 @@ type Lines = (Height, Arc<Vec<u8>>);
 
 impl Traffic<'_> {
     /// Runs the part with changes.
-    fn run(&self, accounts: &Accounts, services: &mut [Service]) -> anyhow::Result<Changed> {
+    fn run(
+        &self,
+        accounts: &Accounts,
+        rng: ChaCha20Rng,
+        services: &mut [Service],
+    ) -> anyhow::Result<Changed> {
         let stop = AtomicBool::new(false);
         let (blocks, parts, memory) = thread::scope(|scope| {
             let (stop, shared) = (&stop, &*services);
@@ -263,7 +276,7 @@ impl Traffic<'_> {
                 senders.push(sender);
                 running.push(scope.spawn(move || self.serve(service, rate, &lines, stop)));
             }
-            let blocks = self.produce(accounts, senders);
+            let blocks = self.produce(accounts, rng, senders);
             let parts: anyhow::Result<Vec<_>> = running.into_iter().map(|part| joined(part)?).collect();
             stop.store(true, Ordering::Relaxed);
             let memory = joined(watching)??;
@@ -282,17 +295,17 @@ impl Traffic<'_> {
         Ok(Changed { blocks, services: services.collect() })
     }
 
-    /// Sends a block to all streams at each interval. Returns the number of blocks.
-    fn produce(&self, accounts: &Accounts, senders: Vec<Sender<Lines>>) -> Height {
-        let (began, mut rng) = (Instant::now(), generator(self.options.seed));
+    /// Sends a block to all streams at each interval. Returns the number of these blocks.
+    fn produce(&self, accounts: &Accounts, mut rng: ChaCha20Rng, senders: Vec<Sender<Lines>>) -> u32 {
+        let began = Instant::now();
         let mut blocks = 0;
         while self.every * (blocks + 1) <= self.duration {
             thread::sleep((began + self.every * blocks).saturating_duration_since(Instant::now()));
             let block = accounts.next_block(self.options.changes, &mut rng);
             let lines = Arc::new(accounts.lines(&block));
-            blocks = block.height;
+            blocks += 1;
             // A service that failed no longer receives blocks; its error is reported at the end.
-            senders.iter().for_each(|sender| drop(sender.send((blocks, Arc::clone(&lines)))));
+            senders.iter().for_each(|sender| drop(sender.send((block.height, Arc::clone(&lines)))));
         }
         thread::sleep((began + self.duration).saturating_duration_since(Instant::now()));
         blocks

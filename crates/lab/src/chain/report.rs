@@ -97,7 +97,7 @@ pub struct Report {
     pub every_seconds: f64,
     /// Minutes with changes.
     pub minutes: f64,
-    /// Number of blocks.
+    /// Number of blocks after the first one, which is published before anything is measured.
     pub blocks: u32,
     /// Results of each database.
     pub databases: Vec<Outcome>,

@@ -92,6 +92,14 @@ impl Service {
         programs.stream(self.admin(), &self.target.database, changes)
     }
 
+    /// Publishes a block before the stream of blocks begins, and records its version.
+    pub fn publish(&self, programs: &Programs, changes: usize, lines: &[u8]) -> anyhow::Result<()> {
+        let mut stream = self.stream(programs, changes)?;
+        stream.send(lines)?;
+        stream.finish()?;
+        self.look()
+    }
+
     /// Records the versions that the publishing server keeps. Versions made by compactions appear
     /// only in this list.
     pub fn look(&self) -> anyhow::Result<()> {

@@ -1,2 +1,0 @@
-//! The test of this package generates the messages of `spirea-wire` and compares them with the
-//! committed ones.
