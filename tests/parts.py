@@ -80,12 +80,12 @@ RUST = (
     "examples",
     "fuzz",
     "papers",
+    "proto",
     "rust-toolchain.toml",
     "sim",
 )
 # Packages that the short form tests only if their files changed. They are not separate parts: tests/rust.py skips them by
-# the same rule as parts. The first of a package's files is its folder. The models of devices have long tests, which
-# compare the folder with the other files.
+# the same rule as parts. The first of a package's files is its folder; the tests compare it with the others.
 IF_CHANGED = {
     "spirea-ive": ("sim/ive", "papers/ive.toml"),
     "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),

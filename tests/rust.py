@@ -5,8 +5,8 @@ usage: rust.py [--build]
 
 `cargo test --workspace` would run the programs one after another, although many wait for a timeout, a socket or a single
 thread. Prints the wall time and the CPU time of each program, the output of failing programs, and the command that repeats a
-failed test alone. With --build it only builds. The short form skips the packages of parts.IF_CHANGED
-unless their files changed (tests/base.py). With SPIREA_EMULATION_ASAN=1 it skips the tests that
+failed test alone. With --build it only builds. The short form skips the packages of
+parts.IF_CHANGED unless their files changed (tests/base.py). With SPIREA_EMULATION_ASAN=1 it skips the tests that
 tests/system/test_cuda_asan.py runs.
 """
 

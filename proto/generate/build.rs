@@ -1,4 +1,4 @@
-//! Generates messages from the .proto files, for the test.
+//! Generates messages from the .proto files. The test compares them with the committed messages.
 
 use std::path::Path;
 

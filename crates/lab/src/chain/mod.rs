@@ -103,8 +103,8 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         services.push(Service::start(&programs, kind, &csv, &accounts)?);
     }
     std::fs::remove_file(&csv)?;
-    // From the first block on, every look-up asks base and delta. The capacity must be that of such
-    // look-ups.
+    // From the first block on, every look-up asks base and delta. Without this block, the capacity
+    // would be that of cheaper look-ups.
     note("publishing the first block");
     let mut rng = generator(options.seed);
     let first = accounts.lines(&accounts.next_block(options.changes, &mut rng));

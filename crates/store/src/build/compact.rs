@@ -25,7 +25,7 @@ use std::sync::Arc;
 use spirea_backend::ProtocolBackend;
 use spirea_math::random::Seed;
 use spirea_protocols::delta::{Change, index_key};
-use spirea_protocols::keyword::{Bucket, Copies, KeyHash, entries, entry_bytes};
+use spirea_protocols::keyword::{Bucket, KeyHash, entries, entry_bytes};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::Boundaries;
 use spirea_protocols::{ChangedRecord, PatchedFiles, ProtocolError, Table, TableKind};
@@ -352,7 +352,7 @@ fn rebuild<B: ProtocolBackend>(
             TableKind::Keyword => entries(payload).try_for_each(|entry| {
                 let (tag, value) = entry?;
                 let hash = KeyHash { tag: *tag };
-                let is_first = table.copies == Copies::One || boundaries.of_entry(tag)[0] == index;
+                let is_first = boundaries.of_entry(tag)[0] == index;
                 match by_hash.contains_key(&hash) || !is_first {
                     true => Ok(()),
                     false => collector.push(Some(&hash), Some(value), place),
