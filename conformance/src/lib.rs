@@ -148,9 +148,11 @@ fn stored<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, records
     let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
     std::fs::write(&files.matrix, matrix).unwrap();
     let (mut hint, mut server) = (Vec::new(), Vec::new());
-    let (matrix, progress) = (&files.matrix, &mut |_| ());
+    let mut told = vec![0.0];
+    let (matrix, progress) = (&files.matrix, &mut |share| told.push(share));
     let job = Precomputation { matrix, hint: &mut hint, server: &mut server, progress };
     params.on().precompute(backend, job).unwrap();
+    assert!(told.is_sorted() && told.iter().all(|share| (0.0..=1.0).contains(share)), "{told:?}");
     assert_eq!(hint.len() as u64, params.sizes.hint_bytes);
     assert_eq!(server.len() as u64, params.server_bytes);
     std::fs::write(&files.server, server).unwrap();
@@ -230,6 +232,7 @@ pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f6
         for ((&index, state), answers) in batch.iter().zip(states).zip(setup.answers(&queries)) {
             assert!(answers.iter().all(|answer| answer.len() == sizes.answer_bytes));
             let errors = setup.client.errors(&*state, &slices(&answers)).unwrap();
+            assert!(errors.iter().all(|error| error.abs() < 1.0), "{errors:.3?} of {:?}", setup.params);
             squares += errors.iter().map(|error| error.powi(2)).sum::<f64>();
             count += errors.len();
             let decoded = setup.client.decode(state, &slices(&answers)).unwrap();

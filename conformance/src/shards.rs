@@ -133,6 +133,7 @@ impl Divided {
         for (party, opening) in self.openings(residence) {
             let together = Sharded::new(self.shards(backend, opening, count)).unwrap();
             assert_eq!(together.sizes(), self.params.sizes);
+            assert_eq!(together.specimen(), self.shards(backend, opening, 1)[0].specimen());
             let keys = self.keys(&together);
             let answers = together.answer(&self.batch(party, keys.as_ref())).unwrap();
             assert!(answers == self.expected[party], "{count} shares of {:?} as one", self.params);

@@ -13,8 +13,8 @@ use spirea_protocols::choice::Choice;
 use spirea_protocols::grid::{Grid, Spread};
 use spirea_protocols::parameters::{Failure, FirstFold, Parameters, Profile, Sets, Stored};
 use spirea_protocols::{
-    AnyIndexClient, Files, Holdings, IndexClient, Opening, Precomputation, Prepared, Protocol, ProtocolError,
-    Query, Responder, Serve, Sizes, onion, simple,
+    AnyIndexClient, Files, Holdings, IndexClient, Opening, Partial, Precomputation, Prepared, PreparedKeys,
+    Protocol, ProtocolError, Query, Responder, Serve, Sizes, onion, simple,
 };
 
 /// The toy protocol.
@@ -188,6 +188,23 @@ fn every_record_comes_back<B: ProtocolBackend>(params: &Extended, backend: &Arc<
         let answers = server.answer(&[Query { bytes: &queries[0], keys: keys.as_ref() }]).unwrap();
         assert_eq!(client.decode(state, &[&answers[0]]).unwrap(), *record, "{}", params.name);
     }
+    the_only_partial_has_the_answers(&*server, &*client, keys.as_ref(), &mut rng);
+}
+
+/// Checks that an undivided server combines its partial of a batch to the batch's answers.
+fn the_only_partial_has_the_answers(
+    server: &dyn Responder,
+    client: &dyn AnyIndexClient,
+    keys: Option<&PreparedKeys>,
+    rng: &mut SecretRng,
+) {
+    let queries = [0, 2].map(|index| client.query(index, rng).unwrap().queries.remove(0));
+    let batch = [0, 1].map(|i| Query { bytes: &queries[i], keys });
+    let partial = server.partial(&batch).unwrap();
+    assert_eq!(partial.as_bytes().len(), server.partial_bytes(partial.share(), batch.len()));
+    let partial = Partial::from_bytes(partial.as_bytes().to_vec()).unwrap();
+    assert_eq!(server.combine(&batch, &[partial]).unwrap(), server.answer(&batch).unwrap());
+    assert!(server.combine(&batch, &[]).is_err());
 }
 
 #[test]

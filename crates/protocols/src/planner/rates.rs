@@ -114,6 +114,12 @@ impl Rates {
         self.0.insert(unit, seconds.max(RESOLUTION) / count as f64);
     }
 
+    /// Sets the times of two units from two measurements that executed both, as [`separate`]
+    /// describes.
+    fn set_both(&mut self, units: [Unit; 2], counts: [[usize; 2]; 2], seconds: [f64; 2]) {
+        self.0.extend(units.into_iter().zip(separate(counts, seconds)));
+    }
+
     fn measure_folds<B: ProtocolBackend>(&mut self, backend: &B) -> Result<(), ProtocolError> {
         let columns = 8192;
         let layout = PanelLayout::covering(SCANNED_BYTES / columns, columns)?;
@@ -132,12 +138,11 @@ impl Rates {
             self.set(unit, products, if unit == Unit::Product { words * columns } else { words });
         }
 
-        // Separates the cost of rows from the cost of columns.
-        let (few, many) = (PANEL_ROWS, 4 * PANEL_ROWS);
-        let [few_seconds, many_seconds] = [module_fold(backend, few)?, module_fold(backend, many)?];
-        self.set(Unit::TransformedByte, many_seconds - few_seconds, (many - few) * FOLDED_COLUMNS);
-        let of_few_rows = (few * FOLDED_COLUMNS) as f64 * self.seconds(Unit::TransformedByte);
-        self.set(Unit::PublicColumn, few_seconds - of_few_rows, FOLDED_COLUMNS * LweSet::Module1280.rank());
+        let rows = [PANEL_ROWS, 4 * PANEL_ROWS];
+        let seconds = [module_fold(backend, rows[0])?, module_fold(backend, rows[1])?];
+        let columns = FOLDED_COLUMNS * LweSet::Module1280.rank();
+        let counts = rows.map(|rows| [rows * FOLDED_COLUMNS, columns]);
+        self.set_both([Unit::TransformedByte, Unit::PublicColumn], counts, seconds);
         Ok(())
     }
 
@@ -147,13 +152,11 @@ impl Rates {
         backend: &B,
         output: OutputKind,
     ) -> Result<(), ProtocolError> {
-        let (long, short) = (1024, 32);
-        let [long_seconds, short_seconds] =
-            [share_fold(backend, output, long)?, share_fold(backend, output, short)?];
-        let more_rows = SCANNED_BYTES / short - SCANNED_BYTES / long;
-        self.set(Unit::SharedRow(output), short_seconds - long_seconds, more_rows);
-        let of_long_rows = (SCANNED_BYTES / long) as f64 * self.seconds(Unit::SharedRow(output));
-        self.set(Unit::SharedByte(output), long_seconds - of_long_rows, SCANNED_BYTES);
+        let row_bytes = [1024, 32];
+        let seconds =
+            [share_fold(backend, output, row_bytes[0])?, share_fold(backend, output, row_bytes[1])?];
+        let counts = row_bytes.map(|row_bytes| [SCANNED_BYTES / row_bytes, SCANNED_BYTES]);
+        self.set_both([Unit::SharedRow(output), Unit::SharedByte(output)], counts, seconds);
         Ok(())
     }
 
@@ -237,19 +240,11 @@ impl Rates {
                 backend.pack_fixed(tables, &fixed, &plain, &[uniform.words()], ends)
             })?;
         }
-        // Solves two equations in two unknowns, both clamped to 0 from below.
-        let [substitutions, polynomials] = [0, 1].map(|unknown| {
-            RESULTS.map(|results| match unknown {
-                0 => packing.substitutions(set.ring(), results) as f64,
-                _ => ((results * rotations.big() + 1) * rotations.leaves()) as f64,
-            })
+        let counts = RESULTS.map(|results| {
+            let polynomials = (results * rotations.big() + 1) * rotations.leaves();
+            [polynomials, packing.substitutions(set.ring(), results)]
         });
-        let determinant = substitutions[0] * polynomials[1] - substitutions[1] * polynomials[0];
-        let of_polynomial =
-            (substitutions[0] * seconds[1] - substitutions[1] * seconds[0]).max(0.0) / determinant;
-        let of_substitution = (seconds[0] - polynomials[0] * of_polynomial).max(0.0) / substitutions[0];
-        self.set(Unit::FixedPolynomial(set), of_polynomial, 1);
-        self.set(Unit::FixedSubstitution(set), of_substitution, 1);
+        self.set_both([Unit::FixedPolynomial(set), Unit::FixedSubstitution(set)], counts, seconds);
         Ok(())
     }
 }
@@ -258,6 +253,19 @@ impl FromIterator<(Unit, f64)> for Rates {
     fn from_iter<I: IntoIterator<Item = (Unit, f64)>>(seconds: I) -> Self {
         Self(seconds.into_iter().collect())
     }
+}
+
+/// Returns the seconds of each of two units, from two measurements that execute both and little
+/// else. `counts` has, for each measurement, the number of each unit; the second measurement has
+/// more of the first unit, also relative to the second unit. Each unit's share of a time counts as
+/// at least [`RESOLUTION`].
+fn separate(counts: [[usize; 2]; 2], seconds: [f64; 2]) -> [f64; 2] {
+    let [[few, beside_few], [many, beside_many]] = counts.map(|counts| counts.map(|count| count as f64));
+    let determinant = many * beside_few - few * beside_many;
+    let first = (seconds[1] * beside_few - seconds[0] * beside_many) / determinant;
+    let first = first.max(RESOLUTION / (many - few));
+    let second = (seconds[0] - few * first).max(RESOLUTION) / beside_few;
+    [first, second]
 }
 
 /// Returns true if queries under this set can carry their keys.
@@ -312,4 +320,58 @@ fn median<T, E>(mut run: impl FnMut() -> Result<T, E>) -> Result<f64, E> {
     }
     times.sort_by(f64::total_cmp);
     Ok(times[RUNS / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use proptest::prelude::*;
+    use spirea_cpu::CpuBackend;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn two_units_are_separated(
+            (few, more, beside) in (1usize..1000, 1usize..1000, 1usize..1000),
+            fewer_beside in 0usize..1000,
+            (first, second) in (1e-3f64..1.0, 1e-3f64..1.0),
+        ) {
+            let counts = [[few, beside + fewer_beside], [few + more, beside]];
+            let seconds = counts.map(|[a, b]| a as f64 * first + b as f64 * second);
+            let [found_first, found_second] = separate(counts, seconds);
+            prop_assert!((found_first - first).abs() < 1e-6, "{found_first}, not {first}");
+            prop_assert!((found_second - second).abs() < 1e-3 * second, "{found_second}, not {second}");
+        }
+    }
+
+    #[test]
+    fn units_below_the_resolution_take_some_time() {
+        // The measurement with more of the first unit was no slower.
+        let [first, second] = separate([[10, 4], [30, 4]], [0.5, 0.4]);
+        assert_eq!(first, RESOLUTION / 20.0);
+        assert!((second - 0.125).abs() < 1e-9, "{second}");
+        // The first unit alone accounts for all of the time.
+        let [first, second] = separate([[10, 4], [30, 4]], [0.1, 0.9]);
+        assert!((first - 0.04).abs() < 1e-12, "{first}");
+        assert_eq!(second, RESOLUTION / 4.0);
+    }
+
+    #[test]
+    fn a_backend_has_a_time_of_each_unit() {
+        let set = RingSet::ALL.into_iter().find(|&set| packs_fixed(set)).unwrap();
+        let told = RefCell::new(Vec::new());
+        let tell = |done, all| told.borrow_mut().push((done, all));
+        let rates = Rates::measure_telling(&CpuBackend::new(2).unwrap(), &[set], tell).unwrap();
+        assert_eq!(told.into_inner(), [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]);
+        let units = Rates::units(&[set]);
+        assert_eq!(rates.iter().count(), units.len());
+        for unit in units {
+            let seconds = rates.seconds(unit);
+            assert!(seconds > 0.0 && seconds < 1.0, "{}: {seconds}", unit.name());
+            assert!(rates.iter().any(|measured| measured == (unit, seconds)));
+        }
+        assert_eq!(Rates::default().seconds(Unit::ScannedByte), 0.0);
+    }
 }

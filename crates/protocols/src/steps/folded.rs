@@ -525,3 +525,29 @@ where
         P::client(self, known, rng)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_in_bins_has_as_many_words_as_the_largest_without() {
+        let most = MAX_PACKED_BATCH * MAX_COLUMNS;
+        for columns in [256, 1 << 14, 1 << 18, MAX_COLUMNS] {
+            let grid = Grid { records: 256, record_bytes: 1, unit_rows: 4096, groups: 75, columns };
+            let folded = Folded::without_ring("module-1280".into(), Seed::default(), grid);
+            assert_eq!(folded.max_batch(1), MAX_PACKED_BATCH);
+            assert_eq!(folded.max_batch(MAX_BATCH / 2), 2);
+            assert_eq!(folded.max_batch_in_bins(1, 1), MAX_PACKED_BATCH);
+            for bins in [3, 75, 1000] {
+                let batch = folded.max_batch_in_bins(1, bins);
+                let words = columns * bins;
+                assert!(batch == 1 || batch * words <= most, "{columns} x {bins}: {batch}");
+                assert!(
+                    batch == MAX_PACKED_BATCH || (batch + 1) * words > most,
+                    "{columns} x {bins}: {batch}"
+                );
+            }
+        }
+    }
+}

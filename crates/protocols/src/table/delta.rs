@@ -103,6 +103,13 @@ mod tests {
     }
 
     #[test]
+    fn each_base_has_its_own_seed_and_salt() {
+        let [one, two] = [1, 2].map(|byte| Version::new([byte; 32]));
+        assert!(seed(&one) != seed(&two) && salt(&one) != salt(&two));
+        assert!(seed(&one).as_bytes() != salt(&one).as_bytes());
+    }
+
+    #[test]
     fn versions_tell_bases_and_deltas_apart() {
         let [one, two] = [1, 2].map(|byte| Version::new([byte; 32]));
         let versions = [version(one, None), version(one, Some(two)), version(two, Some(one))];

@@ -488,6 +488,12 @@ mod tests {
             entries: count,
             ..keyed.clone()
         };
+        let with_widths = |count: usize| Table {
+            records: count as u64,
+            entries: count as u64,
+            widths: Some(Widths::new(vec![1; count]).unwrap()),
+            ..keyed.clone()
+        };
         let valid = [
             indexed(1 << 40),
             Table { records: 1 << 40, ..keyed.clone() },
@@ -498,6 +504,8 @@ mod tests {
             Table { key_queries: Some(MOST_KEY_QUERIES), ..keyed.clone() },
             table(4096, 40),
             Table { copies: Copies::Three, ..keyed.clone() },
+            with_widths(MAX_WIDTHS_WITHOUT_COPIES),
+            Table { copies: Copies::Three, ..with_widths(MAX_WIDTHS_WITHOUT_COPIES + 1) },
             Table { types: vec![FieldType::Integer], ..keyed.clone() },
             Table { key_form: Some(hex.clone()), ..keyed.clone() },
         ];
@@ -522,6 +530,8 @@ mod tests {
             (Table { types: vec![FieldType::Integer; 2], ..keyed.clone() }, "types"),
             (Table { key_form: Some(hex.clone()), ..indexed(8) }, "key_form belongs"),
             (Table { copies: Copies::Three, ..indexed(8) }, "copies belong"),
+            (with_widths(MAX_WIDTHS_WITHOUT_COPIES + 1), "at most 65536 buckets"),
+            (Table { records: 9, ..with_widths(8) }, "widths must be those of its records"),
             (
                 Table { key_form: Some(KeyForm { region: Some("CH".into()), ..hex }), ..keyed.clone() },
                 "region",
@@ -531,6 +541,16 @@ mod tests {
             let wrong = table.validate().unwrap_err().to_string();
             assert!(wrong.contains(named), "{wrong}");
         }
+    }
+
+    #[test]
+    fn records_of_several_entries_are_buckets() {
+        let keyed = table(1, 40);
+        let by_position = Table { kind: TableKind::Index, places: None, ..keyed.clone() };
+        let widths = Some(Widths::new(vec![1; 4]).unwrap());
+        assert!(keyed.has_buckets() && !by_position.has_buckets());
+        assert!(Table { rows_per_record: Some(2), ..by_position.clone() }.has_buckets());
+        assert!(Table { widths, ..by_position }.has_buckets());
     }
 
     proptest! {

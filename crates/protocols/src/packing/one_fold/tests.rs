@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use spirea_backend::{Residence, StoredFile};
 use spirea_cpu::CpuBackend;
+use spirea_math::random::Seed;
 
 use super::*;
+use crate::choice::Choice;
 use crate::grid::RecordPlace;
 use crate::keys::PreparedKeys;
 use crate::packing::registered::Registered;
 use crate::packing::rotated::RotatedShape;
 use crate::protocol::Protocol as _;
+use crate::protocols::exppack_simple;
 use crate::protocols::hybrid::{Hybrid, Params};
 use crate::query::Query;
 use crate::responder::Rows;
@@ -119,5 +122,21 @@ fn selectors_of_an_earlier_query_reveal_its_group() {
         let answer = server.lie(&keys, &queries[0], &earlier);
         let record = client.decode(state, &[&answer]).unwrap();
         assert_eq!(record, record_of(group, column as u64), "the earlier query's group");
+    }
+}
+
+/// The failure bound is a union bound over the bytes of the records of all bins.
+#[test]
+fn twice_the_bytes_decode_wrongly_twice_as_often() {
+    let params = |bins: usize, record_bytes: usize| -> exppack_simple::Params {
+        let choice = Choice { protocol: "exppack-simple".into(), bins, ..Choice::default() };
+        exppack_simple::Params::choose(&choice, Seed::new([7; 32]), 1000, record_bytes).unwrap()
+    };
+    for bins in [1, 8, 75] {
+        let params = params(bins, 40);
+        let mut twice = params.clone();
+        twice.0.grid.record_bytes = 80;
+        let [of, of_twice] = [params, twice].map(|params| params.exceedance(0.5).unwrap().log2);
+        assert!((of_twice - of - 1.0).abs() < 1e-6, "{bins} bins: {of}, {of_twice}");
     }
 }

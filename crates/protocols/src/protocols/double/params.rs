@@ -84,9 +84,28 @@ mod tests {
 
     use super::*;
     use crate::choice::{Choice, HintForm};
+    use crate::grid::Grid;
     use crate::parameters::Claim;
     use crate::protocol::Protocol as _;
     use crate::registry::ProtocolParams;
+    use crate::steps::Folded;
+
+    #[test]
+    fn units_have_limits() {
+        // A record fills a unit of 1024 bytes.
+        let grid = Grid { records: 256, record_bytes: 1024, unit_rows: 1024, groups: 256, columns: 256 };
+        let params = |grid| Folded::without_ring("module-1280".into(), Seed::default(), grid);
+        params(grid).validate_two_folds().unwrap();
+        let refused = [
+            (Grid { unit_rows: 1025, ..grid }, "at most 1024 bytes"),
+            (Grid { groups: 384, ..grid }, "a multiple of 256 units"),
+            (Grid { record_bytes: 257 * 1024, columns: 512, ..grid }, "more columns than a batch"),
+        ];
+        for (grid, named) in refused {
+            let error = params(grid).validate_two_folds().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
 
     /// A rounded hint has 6.6 MiB instead of 12.5 MiB for each byte of a unit. The failure bound
     /// rises by less than a thousandth of a bit, because the words rounded between the folds

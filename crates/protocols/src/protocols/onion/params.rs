@@ -159,6 +159,16 @@ impl Parameters for Params {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::{Choice, Preference};
+    use crate::protocol::Protocol as _;
+
+    #[test]
+    fn three_units_lie_in_three_columns() {
+        let choice = Choice { prefer: Preference::Time, ..Choice::default() };
+        let unit = Params::choose(&choice, Seed::default(), 1, 1).unwrap().grid.unit_rows;
+        let Params { grid, .. } = Params::choose(&choice, Seed::default(), 3, unit).unwrap();
+        assert_eq!((grid.columns, grid.groups), (3, 1));
+    }
 
     #[test]
     fn parameters_out_of_range_are_refused_by_name() {

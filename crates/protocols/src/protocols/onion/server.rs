@@ -207,3 +207,22 @@ impl<B: RingBackend> Shard for Server<B> {
         Ok(answers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bits_are_split_in_order(bytes in proptest::collection::vec(any::<u8>(), 0..40), bits in 1u32..57) {
+            let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+            for (i, number) in split_bits(&bytes, bits).take(50).enumerate() {
+                let first = i * bits as usize;
+                let expected: u64 = (0..bits).map(|k| u64::from(bit(first + k as usize)) << k).sum();
+                prop_assert_eq!(number, expected);
+            }
+        }
+    }
+}

@@ -279,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_alone_has_one_bucket() {
+        let one = std::iter::once(100).collect();
+        let candidates = Shape::candidates(&one, &Framing::keyed(|_| 0));
+        assert!(
+            !candidates.is_empty() && candidates.iter().all(|shape| shape.buckets == 1),
+            "{candidates:?}"
+        );
+    }
+
+    #[test]
     fn a_few_long_values_are_laid_out_with_many_short_ones() {
         for long in [1, 10, 1000] {
             let shape = shape((0..100_000).map(|i| if i < long { 1 << 20 } else { 10 }));
